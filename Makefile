@@ -1,0 +1,43 @@
+# Two commands do everything, each from nothing: `make train` and `make test`.
+# All paths are relative, so that a checkout may lie in a folder with spaces in its name.
+
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+READY := .venv/ready
+
+.PHONY: train test test-slow lint format setup clean
+.DELETE_ON_ERROR:
+
+train: $(READY)  ## evaluate the baseline navigators; figures go to runs/evaluate
+	@for policy in random reactive cast-and-surge; do \
+		$(BIN)/python -m gpf evaluate --policy $$policy --scenario reference --episodes 2000 || exit; \
+	done
+
+test: $(READY)  ## the test suite, in parallel
+	$(BIN)/python -m pytest -n auto -m "not slow"
+
+test-slow: $(READY)  ## learning checks that take minutes
+	$(BIN)/python -m pytest -m slow
+
+lint: $(READY)  ## style, format and types
+	$(BIN)/python -m ruff check
+	$(BIN)/python -m ruff format --check
+	$(BIN)/python -m mypy
+
+format: $(READY)  ## put the sources into their format
+	$(BIN)/python -m ruff check --fix
+	$(BIN)/python -m ruff format
+
+setup: $(READY)  ## create .venv and install everything
+
+# torch first and by its exact version: a looser request may pull in gigabytes of accelerator builds.
+$(READY): pyproject.toml constraints.txt
+	@echo "setting up .venv (a few minutes, once)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(PIP) "$$(grep '^torch==' constraints.txt)"
+	$(PIP) --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+clean:  ## remove what the other targets made
+	rm -rf .venv runs

@@ -1,0 +1,5 @@
+"""`python -m gpf` is `gpf`."""
+
+from gpf.cli import main
+
+main()

@@ -1,0 +1,169 @@
+"""How well a policy finds the source, over episodes that nothing was tuned on.
+
+Every episode has a seed of its own, so results do not depend on how many run side by side. Evaluation seeds lie in
+blocks far above anything that training uses.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpf.navigation.policies import Policy
+from gpf.navigation.statistics import wilson
+from gpf.plume.scenario import Scenario
+from gpf.plume.world import World
+
+if TYPE_CHECKING:
+    from gpf.plume.render import Frame
+
+HELD_OUT = 1 << 48
+"""First seed of the held-out episodes, which are only ever reported."""
+TUNING = 1 << 52
+"""First seed of the episodes on which baselines are tuned, which are never reported."""
+BLOCK = 1 << 24
+"""Number of seeds in a block of episodes."""
+LANES = 1024
+"""Episodes that run side by side."""
+
+Progress = Callable[[int, int], None]
+"""Called with the number of finished episodes and of those of them that found the source."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What happened in each episode, and what follows from it."""
+
+    success: NDArray[np.bool_]
+    """Whether the source was found."""
+    steps: NDArray[np.int64]
+    """Length of the episode, steps."""
+    start_distance: NDArray[np.float64]
+    """Distance from the source at the start, m."""
+    scenario: Scenario
+    seconds: float
+    """Wall-clock time."""
+    paths: list[NDArray[np.float64]]
+    """Of the first few episodes: positions relative to the source, m, shape (steps + 1, 2)."""
+
+    @property
+    def episodes(self) -> int:
+        return len(self.success)
+
+    @property
+    def arrival(self) -> NDArray[np.int64]:
+        """Arrival times of the episodes that found the source, steps."""
+        return self.steps[self.success]
+
+    @property
+    def spl(self) -> float:
+        """Success weighted by path length (Anderson et al. 2018): 1 for a straight walk to the source every time."""
+        stride = self.scenario.speed * self.scenario.time_step
+        shortest = np.maximum(0.0, self.start_distance - self.scenario.success_radius)
+        walked = np.maximum(self.steps * stride, shortest)
+        ratio = np.divide(shortest, walked, out=np.ones_like(walked), where=walked > 0.0)
+        return float(np.mean(self.success * ratio))
+
+    def summary(self) -> dict[str, float | int | None]:
+        """The figures that are reported; arrival times are those of successful episodes."""
+        found = int(self.success.sum())
+        low, high = wilson(found, self.episodes)
+        quantiles = {
+            f"arrival_q{q}": float(np.quantile(self.arrival, q / 100)) if found else None for q in (5, 25, 50, 75, 95)
+        }
+        return {
+            "episodes": self.episodes,
+            "success": found / self.episodes,
+            "low": low,
+            "high": high,
+            "mean_steps": float(self.arrival.mean()) if found else None,
+            **quantiles,
+            "never": 1.0 - found / self.episodes,
+            "spl": self.spl,
+            "steps_per_second": float(self.steps.sum() / self.seconds),
+        }
+
+
+def evaluate(
+    policy: Policy,
+    scenario: Scenario,
+    episodes: int,
+    first_seed: int = HELD_OUT,
+    *,
+    threads: int | None = None,
+    paths: int = 0,
+    progress: Progress | None = None,
+) -> Evaluation:
+    """Run a policy for a number of episodes, each with its own seed, counting up from `first_seed`."""
+    if episodes < 1:
+        raise ValueError(f"episodes: {episodes}; accepted: at least 1")
+    success = np.zeros(episodes, np.bool_)
+    steps = np.zeros(episodes, np.int64)
+    start_distance = np.zeros(episodes)
+    kept: list[NDArray[np.float64]] = []
+    _warm_up(policy, scenario)
+    started = time.perf_counter()
+    for start in range(0, episodes, LANES):
+        block = slice(start, min(start + LANES, episodes))
+        count = block.stop - start
+        world = World(count, scenario, threads)
+        seeds = range(first_seed + start, first_seed + block.stop)
+        world.seed(seeds)
+        world.begin()
+        policy.begin(seeds, scenario)
+        start_distance[block] = world.lanes["distance"]
+        keep = min(paths - len(kept), count) if paths > len(kept) else 0
+        track = [_relative(world, keep)]
+        actions = np.zeros(count, np.int64)
+        running = count
+        while running:
+            policy.act(world.raw, actions)
+            world.step(actions)
+            if keep:
+                track.append(_relative(world, keep))
+            success[block] |= world.successes
+            now = int(np.count_nonzero(world.lanes["running"]))
+            if progress is not None and now != running:
+                progress(start + count - now, int(success.sum()))
+            running = now
+        steps[block] = world.lanes["step"]
+        kept += [np.array([at[i] for at in track[: steps[start + i] + 1]]) for i in range(keep)]
+    return Evaluation(success, steps, start_distance, scenario, time.perf_counter() - started, kept)
+
+
+def film(policy: Policy, scenario: Scenario, seed: int, every: int = 4) -> "Iterator[Frame]":
+    """The frames of one episode, one in `every` steps and the last."""
+    from gpf.plume.render import draw
+
+    world = World(1, scenario)
+    world.seed([seed])
+    world.begin()
+    policy.begin([seed], scenario)
+    actions = np.zeros(1, np.int64)
+    lane = world.lanes[0]
+    path = [(float(lane["x"]), float(lane["y"]))]
+    while lane["running"]:
+        if lane["step"] % every == 0:
+            yield draw(world, 0, path)
+        policy.act(world.raw, actions)
+        world.step(actions)
+        path.append((float(lane["x"]), float(lane["y"])))
+    yield draw(world, 0, path)
+
+
+def _warm_up(policy: Policy, scenario: Scenario) -> None:
+    """Compile, or load from the cache, what an evaluation runs, so that its speed is that of the world."""
+    world = World(1, scenario)
+    world.begin()
+    policy.begin([0], scenario)
+    policy.act(world.raw, np.zeros(1, np.int64))
+    world.step(np.zeros(1, np.int64))
+
+
+def _relative(world: World, count: int) -> NDArray[np.float64]:
+    """Positions of the first lanes relative to their sources, shape (count, 2)."""
+    lanes = world.lanes[:count]
+    return np.stack([lanes["x"] - lanes["source_x"], lanes["y"] - lanes["source_y"]], axis=1)

@@ -1,0 +1,65 @@
+"""Figures of an evaluation."""
+
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from gpf.navigation.evaluate import Evaluation
+
+_FOUND, _LOST, _SOURCE = "#2f5d8c", "#ab3742", "#1e7a54"
+
+
+def evaluation_figure(result: Evaluation, title: str) -> Figure:
+    """Where the agent walked when it found the source, where when it did not, and how long it took to arrive."""
+    figure = Figure(figsize=(13, 4.4), layout="constrained")
+    figure.suptitle(title)
+    found, lost, arrival = figure.subplots(1, 3, width_ratios=(1, 1, 1.1))
+    paths = list(zip(result.paths, result.success, strict=False))
+    _draw_paths(found, [path for path, success in paths if success], "found the source", _FOUND)
+    _draw_paths(lost, [path for path, success in paths if not success], "did not find it", _LOST)
+    for axes in (found, lost):  # the same scale on both, so that they can be compared
+        axes.set_xlim(_span(result.paths, 0))
+        axes.set_ylim(_span(result.paths, 1))
+    _draw_arrival(arrival, result)
+    return figure
+
+
+def save_figure(figure: Figure, path: Path) -> None:
+    """Write a figure as PNG; an existing file is replaced at the very end."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(f".{path.name}")
+    figure.savefig(unfinished, dpi=130, format="png")
+    unfinished.replace(path)
+
+
+def _draw_paths(axes: Axes, paths: list[NDArray[np.float64]], outcome: str, colour: str) -> None:
+    for path in paths:
+        axes.plot(path[:, 0], path[:, 1], color=colour, linewidth=0.7, alpha=0.5)
+        axes.plot(*path[0], ".", color=colour, markersize=4)
+    axes.plot(0.0, 0.0, "o", color=_SOURCE, markersize=7, zorder=3)
+    axes.set_title(f"{len(paths)} shown that {outcome}", fontsize=10)
+    axes.set_xlabel("x from the source, m (mean wind blows to +x)")
+    axes.set_ylabel("y, m")
+    axes.set_aspect("equal", adjustable="box")
+
+
+def _span(paths: list[NDArray[np.float64]], axis: int) -> tuple[float, float]:
+    values = np.concatenate([path[:, axis] for path in paths]) if paths else np.zeros(1)
+    return min(-1.0, float(values.min()) - 0.5), max(1.0, float(values.max()) + 0.5)
+
+
+def _draw_arrival(axes: Axes, result: Evaluation) -> None:
+    """The share of episodes that had found the source after so many steps."""
+    times = np.sort(result.arrival)
+    limit = result.scenario.max_steps
+    share = np.arange(len(times) + 1) / result.episodes
+    axes.step(np.concatenate([[0], times, [limit]]), np.append(share, share[-1]), where="post", color=_FOUND)
+    axes.axhline(1.0, color="0.8", linewidth=0.8, zorder=0)
+    axes.set_xlim(0, limit)
+    axes.set_ylim(0, 1.03)
+    axes.set_xlabel("steps")
+    axes.set_ylabel(f"share of {result.episodes} episodes")
+    axes.set_title("found the source within so many steps", fontsize=10)

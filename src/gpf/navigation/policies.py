@@ -1,0 +1,194 @@
+"""Policies that need no learning: the baselines that every navigator is compared with.
+
+A policy sees what a robot would: the raw observation (two readings, wind, heading) and its own actions. It steers many
+lanes at once, one episode each.
+"""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from gpf.plume.kernels import kernel
+from gpf.plume.physics import wrap
+from gpf.plume.rng import next_bits, seed_streams
+from gpf.plume.scenario import ACTIONS, Scenario
+
+FORWARD, LEFT, RIGHT, AROUND, CAST_LEFT, CAST_RIGHT = range(len(ACTIONS))
+
+
+class Policy(Protocol):
+    """What an evaluation needs of a policy."""
+
+    def begin(self, seeds: Sequence[int], scenario: Scenario) -> None:
+        """Forget everything and begin one episode per seed."""
+
+    def act(self, raw: NDArray[np.float32], actions: NDArray[np.int64]) -> None:
+        """Choose an action for each lane, given raw observations of shape (lanes, 5)."""
+
+
+class Random:
+    """Uniformly random actions."""
+
+    def begin(self, seeds: Sequence[int], scenario: Scenario) -> None:
+        self._streams = seed_streams([(seed, 1) for seed in seeds])  # 1: not the world's own stream
+
+    def act(self, raw: NDArray[np.float32], actions: NDArray[np.int64]) -> None:
+        _act_randomly(self._streams, actions)
+
+
+@dataclass
+class Reactive:
+    """Turn upwind on a whiff; otherwise go straight, with a cast to alternating sides now and then. No other memory."""
+
+    whiff: float = 3e-3
+    """Reading above which there is a whiff, concentration."""
+    patience: int = 10
+    """Steps of blank between two casts."""
+
+    def begin(self, seeds: Sequence[int], scenario: Scenario) -> None:
+        self._blanks = np.zeros(len(seeds), np.int64)
+        self._sides = np.ones(len(seeds), np.int64)
+
+    def act(self, raw: NDArray[np.float32], actions: NDArray[np.int64]) -> None:
+        _act_reactively(raw, self._blanks, self._sides, self.whiff, self.patience, actions)
+
+
+@dataclass
+class CastAndSurge:
+    """Surge upwind for a while after each whiff, then cast across the wind in growing sweeps about where it was.
+
+    It remembers, by dead reckoning, where it met the plume last, and it follows a smoothed wind. Its parameters were
+    tuned by `benchmarks/tune_cast_and_surge.py` on seeds that no evaluation uses.
+    """
+
+    whiff: float = 3.64e-3
+    """Reading above which there is a whiff; noise alone must hardly ever reach it, concentration."""
+    wind_smoothing: float = 0.0229
+    """Weight of the newest wind in the smoothed one."""
+    surge: float = 3.55
+    """How long to go on upwind after a whiff, steps."""
+    lean: float = 15.3
+    """How far to lean to the side of the stronger antenna while surging, deg."""
+    first_sweep: float = 0.404
+    """How far the first sweep goes to the side of the last whiff, m."""
+    growth: float = 1.18
+    """How much farther each next sweep goes, m."""
+    climb: float = 5.21
+    """How far upwind of straight across the first sweep points, deg."""
+    descent: float = 5.14
+    """By how much each next sweep points farther downwind, deg."""
+    search_sweep: float = 2.44
+    """As `first_sweep`, before the first whiff, m."""
+    search_growth: float = 1.36
+    """As `growth`, before the first whiff, m."""
+    search_climb: float = 9.12
+    """As `climb`, before the first whiff, where the sweeps do not descend, deg."""
+
+    _MEMORY: ClassVar[np.dtype[Any]] = np.dtype(
+        [(name, np.float64) for name in ("x", "y", "wind_x", "wind_y", "since_whiff", "sweep", "side", "met")]
+    )
+
+    def begin(self, seeds: Sequence[int], scenario: Scenario) -> None:
+        self._memory = np.zeros(len(seeds), self._MEMORY)
+        self._memory["side"] = 1.0
+        self._memory["since_whiff"] = math.inf
+        self._parameters = np.zeros((), [(spec.name, np.float64) for spec in dataclasses.fields(self)])
+        for spec in dataclasses.fields(self):
+            value = getattr(self, spec.name)
+            angle = spec.name in ("lean", "climb", "descent", "search_climb")
+            self._parameters[spec.name] = math.radians(value) if angle else value
+        self._stride = scenario.speed * scenario.time_step
+        self._turns = np.array(scenario.row()["turns"])
+
+    def act(self, raw: NDArray[np.float32], actions: NDArray[np.int64]) -> None:
+        _cast_and_surge(raw, self._memory, self._parameters[()], self._stride, self._turns, actions)
+
+
+POLICIES: dict[str, type[Policy]] = {"random": Random, "reactive": Reactive, "cast-and-surge": CastAndSurge}
+
+
+def make_policy(name: str) -> Policy:
+    """The baseline of that name, with its default parameters."""
+    if name not in POLICIES:
+        raise ValueError(f"policy: {name!r}; accepted: {', '.join(POLICIES)}")
+    return POLICIES[name]()
+
+
+@kernel
+def _act_randomly(streams, actions):
+    for i in range(len(actions)):
+        actions[i] = (next_bits(streams[i]) >> np.uint64(33)) % np.uint64(len(ACTIONS))
+
+
+@kernel
+def _act_reactively(raw, blanks, sides, whiff, patience, actions):
+    for i in range(len(actions)):
+        if max(raw[i, 0], raw[i, 1]) > whiff:
+            blanks[i] = 0
+            upwind = wrap(raw[i, 3] + math.pi - raw[i, 4])
+            actions[i] = LEFT if upwind > 0.0 else RIGHT
+            continue
+        blanks[i] += 1
+        actions[i] = FORWARD
+        if blanks[i] >= patience:
+            blanks[i] = 0
+            sides[i] = -sides[i]
+            actions[i] = CAST_LEFT if sides[i] > 0 else CAST_RIGHT
+
+
+@kernel
+def _cast_and_surge(raw, memories, q, stride, turns, actions):
+    for i in range(len(actions)):
+        left, right, heading = raw[i, 0], raw[i, 1], raw[i, 4]
+        m = memories[i]
+        from_x, from_y = -math.cos(raw[i, 3]), -math.sin(raw[i, 3])
+        if m.wind_x == 0.0 and m.wind_y == 0.0:
+            m.wind_x, m.wind_y = from_x, from_y
+        m.wind_x += q.wind_smoothing * (from_x - m.wind_x)
+        m.wind_y += q.wind_smoothing * (from_y - m.wind_y)
+        upwind = math.atan2(m.wind_y, m.wind_x)
+        m.since_whiff += 1.0
+        if max(left, right) > q.whiff:
+            m.since_whiff = m.sweep = m.x = m.y = 0.0
+            m.met = 1.0
+            if left != right:
+                m.side = 1.0 if left > right else -1.0
+        if m.since_whiff <= q.surge:
+            goal = upwind
+            if m.since_whiff == 0.0 and left != right:
+                goal += q.lean * m.side
+        else:
+            goal = _sweep(m, q, upwind)
+        actions[i] = _steer(goal - heading, turns)
+        heading += turns[actions[i]]
+        m.x += stride * math.cos(heading)
+        m.y += stride * math.sin(heading)
+
+
+@njit(error_model="numpy")
+def _sweep(m, q, upwind):
+    """The heading of the current sweep; turns to the next one where this one has gone far enough."""
+    across = m.side * (m.y * math.cos(upwind) - m.x * math.sin(upwind))  # to the left of upwind is positive
+    reach = q.first_sweep + m.sweep * q.growth if m.met else q.search_sweep + m.sweep * q.search_growth
+    if across > reach:
+        m.side = -m.side
+        m.sweep += 1.0
+    climb = q.climb - m.sweep * q.descent if m.met else q.search_climb
+    return upwind + m.side * (0.5 * math.pi - climb)
+
+
+@njit(error_model="numpy")
+def _steer(turn, turns):
+    """The action whose turn comes closest."""
+    best, error = 0, math.inf
+    for action in range(len(turns)):
+        off = abs(wrap(turn - turns[action]))
+        if off < error:
+            best, error = action, off
+    return best

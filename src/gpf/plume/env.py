@@ -1,0 +1,147 @@
+"""The plume world as a Gymnasium environment."""
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from gpf.plume.observations import observation_space, write_observations
+from gpf.plume.rewards import TERMS
+from gpf.plume.scenario import ACTIONS, Scenario
+from gpf.plume.world import World
+
+
+class PlumeEnv(gymnasium.Env[NDArray[Any], int]):
+    """Find the source of a smell in a turbulent plume.
+
+    ## World
+    A source in a 20 x 20 m domain releases filaments of odour that drift with a gusting wind and spread. The agent
+    walks in it with two antennae and a wind vane. Every number of it is a field of `Scenario`.
+
+    ## Actions
+    `Discrete(6)`: forward, left 15, right 15, around, cast left (30), cast right (30); each turns by that many degrees
+    and then moves 5 cm forward.
+
+    ## Observations
+    - `tokens` (default): `MultiDiscrete([7, 7, 8])`: levels of the left and right reading, and the octant that the wind
+      comes from as the agent sees it.
+    - `onehot`: the same three as 22 zeros and ones.
+    - `raw`: left and right reading, wind speed (m/s), direction that the wind blows to, heading (rad, in [-pi, pi),
+      counter-clockwise from +x).
+
+    ## Reward
+    The sum of five terms: time, success, whiff, blank and shaping; `info["reward_terms"]` has each.
+
+    ## Start
+    The source is placed in the upwind half, the agent 3 to 10 m downwind of it, facing roughly upwind. The source
+    starts to emit when the episode starts.
+
+    ## End
+    Terminated when the source is found, within 0.5 m. Truncated after 1,200 steps; in the preset `reference` running
+    out of time also counts as terminated, as in the authors' code. `info["success"]` says whether the source was found.
+
+    Args:
+        scenario: A preset (`paper`, `reference`), a path to a JSON file, a dictionary of fields, or a `Scenario`.
+        observation: `tokens`, `onehot` or `raw`.
+        render_mode: None, `rgb_array`, or `human` for a window.
+    """
+
+    metadata = {"render_modes": ["human", "rgb_array"], "render_fps": 10}
+
+    def __init__(
+        self,
+        scenario: str | dict[str, Any] | Scenario = "paper",
+        observation: str = "tokens",
+        render_mode: str | None = None,
+    ) -> None:
+        check_render_mode(render_mode, self.metadata["render_modes"])
+        self.world = World(1, Scenario.of(scenario), threads=1)
+        self.observation = observation
+        self.render_mode = render_mode
+        self.observation_space = observation_space(observation, self.world)
+        self.action_space = spaces.Discrete(len(ACTIONS))
+        self._actions = np.zeros(1, np.int64)
+        self._path: list[tuple[float, float]] = []
+        self._window: Any = None
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[NDArray[Any], dict[str, Any]]:
+        """Begin an episode. With a seed, it and all that follow without one are determined by it."""
+        super().reset(seed=seed)
+        if seed is not None:
+            self.world.seed([seed])
+        elif not self.world.streams.any():
+            self.world.seed([int(self.np_random.integers(2**63))])
+        self.world.begin()
+        self._path.clear()
+        self._show()
+        return self._observation(), self._info()
+
+    def step(self, action: int) -> tuple[NDArray[Any], float, bool, bool, dict[str, Any]]:
+        """Turn, move, and read the antennae."""
+        if not self.action_space.contains(action):
+            raise ValueError(f"action: {action!r}; accepted: a whole number from 0 to {len(ACTIONS) - 1}")
+        if not self.world.lanes[0]["running"]:
+            raise gymnasium.error.ResetNeeded("step: no episode is running; call reset() first")
+        self._actions[0] = action
+        self.world.step(self._actions)
+        self._show()
+        world = self.world
+        return (
+            self._observation(),
+            float(world.rewards[0]),
+            bool(world.terminations[0]),
+            bool(world.truncations[0]),
+            self._info(),
+        )
+
+    def render(self) -> NDArray[np.uint8] | None:  # type: ignore[override]
+        """The world as an image of shape (height, width, 3), in mode `rgb_array`."""
+        if self.render_mode != "rgb_array":
+            return None
+        from gpf.plume.render import draw
+
+        return draw(self.world, 0, self._path)
+
+    def close(self) -> None:
+        """Close the window, if there is one."""
+        if self._window is not None:
+            self._window.close()
+            self._window = None
+
+    def _observation(self) -> NDArray[Any]:
+        if self.observation == "tokens":
+            return self.world.tokens[0].copy()
+        if self.observation == "raw":
+            return self.world.raw[0].copy()
+        batch = np.empty((1, *self.observation_space.shape), np.float32)  # type: ignore[misc]
+        write_observations(self.observation, self.world, batch)
+        return batch[0]
+
+    def _info(self) -> dict[str, Any]:
+        return {
+            "success": bool(self.world.successes[0]),
+            "distance": float(self.world.lanes[0]["distance"]),
+            "reward_terms": dict(zip(TERMS, self.world.terms[0].tolist(), strict=True)),
+        }
+
+    def _show(self) -> None:
+        """Keep the path for rendering, and bring the window up to date."""
+        if self.render_mode is None:
+            return
+        self._path.append((float(self.world.lanes[0]["x"]), float(self.world.lanes[0]["y"])))
+        if self.render_mode == "human":
+            from gpf.plume.render import Window, draw
+
+            if self._window is None:
+                self._window = Window(self.metadata["render_fps"])
+            self._window.show(draw(self.world, 0, self._path))
+
+
+def check_render_mode(mode: str | None, modes: list[str]) -> None:
+    """Refuse a render mode that is not offered."""
+    if mode is not None and mode not in modes:
+        raise ValueError(f"render_mode: {mode!r}; accepted: None, {', '.join(modes)}")

@@ -1,0 +1,62 @@
+"""How entry kernels are compiled: once per machine, cached, and never from stale sources."""
+
+import hashlib
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numba
+from numba import types
+from numba.core import event
+from numba.extending import intrinsic
+
+
+def kernel(function: Callable[..., Any]) -> Any:
+    """Compile a function that Python calls: without the interpreter lock, and cached on disk for later processes.
+
+    Numba's cache looks only at the file of the function itself. Ours call functions of other files, so the cache is
+    told to compare a digest of all sources of the function's package instead.
+    """
+    dispatcher = numba.njit(cache=True, nogil=True)(function)
+    dispatcher._cache._cache_file._source_stamp = _digest(Path(function.__code__.co_filename).parent)
+    return dispatcher
+
+
+@intrinsic
+def fma(typing_context, a, b, c):  # type: ignore[no-untyped-def]
+    """a * b + c with one rounding, in one instruction. Asked for by name, so that it never depends on the compiler."""
+
+    def codegen(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        return builder.fma(*arguments)
+
+    return types.float64(types.float64, types.float64, types.float64), codegen
+
+
+def _digest(folder: Path) -> str:
+    digest = hashlib.sha256(numba.__version__.encode())
+    for path in sorted(folder.glob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+class _Announcer(event.Listener):
+    """Says on stderr, once, that compilation has begun."""
+
+    said = False
+
+    def on_start(self, event: Any) -> None:
+        if not _Announcer.said:
+            _Announcer.said = True
+            print("gpf: compiling the plume kernels, once on this machine; takes some seconds", file=sys.stderr, flush=True)
+
+    def on_end(self, event: Any) -> None:
+        pass
+
+
+@contextmanager
+def announcing_compilation() -> Iterator[None]:
+    """While it lasts, a kernel that is not in the cache yet announces its compilation."""
+    with event.install_listener("numba:compile", _Announcer()):
+        yield

@@ -1,0 +1,171 @@
+"""Pictures of a plume world: frames, a window, and animations of an episode."""
+
+import math
+import os
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw
+
+from gpf.plume.kernels import kernel
+from gpf.plume.physics import BORN, MASS, X, Y, gaussian
+from gpf.plume.world import World
+
+Frame = NDArray[np.uint8]
+
+PIXELS = 480
+"""Length of a frame's longer side."""
+_FAINTEST, _STRONGEST = 1e-3, 1.0  # concentrations at the two ends of the colour scale, which is logarithmic
+_PALETTE = np.array(
+    [[250, 250, 247], [253, 231, 200], [249, 183, 120], [228, 116, 74], [171, 55, 66], [96, 22, 63]], np.float64
+)
+_PATH, _AGENT, _SOURCE, _INK = (47, 93, 140), (18, 52, 92), (30, 122, 84), (70, 70, 70)
+
+
+@kernel
+def _concentration_field(p, lane, filaments, field):
+    """Write the concentration at the centre of each pixel; the first row is the top of the domain."""
+    rows, columns = field.shape
+    field[:] = 0.0
+    for k in range(lane.first, lane.last):
+        variance = p.initial_variance + p.variance_growth * (lane.step - filaments[BORN, k])
+        centre = filaments[MASS, k] / (2.0 * math.pi * variance)
+        for r in range(rows):
+            dy = p.height * (1.0 - (r + 0.5) / rows) - filaments[Y, k]
+            if dy * dy >= p.cutoff_squared * variance:
+                continue
+            for c in range(columns):
+                dx = p.width * (c + 0.5) / columns - filaments[X, k]
+                z = (dx * dx + dy * dy) / variance
+                if z < p.cutoff_squared:
+                    field[r, c] += centre * gaussian(z)
+
+
+def concentration_field(world: World, lane: int, rows: int, columns: int) -> NDArray[np.float64]:
+    """The concentration of a lane's plume on a grid over the domain, top row first."""
+    field = np.empty((rows, columns))
+    _concentration_field(world.rows[lane], world.lanes[lane], world.filaments[lane], field)
+    return field
+
+
+def draw(world: World, lane: int, path: Sequence[tuple[float, float]] = (), pixels: int = PIXELS) -> Frame:
+    """A picture of a lane: plume, wind, source, agent, and the path so far (positions in m)."""
+    row, state = world.rows[lane], world.lanes[lane]
+    scale = pixels / max(row["width"], row["height"])
+    columns, rows = (max(1, round(extent * scale)) for extent in (row["width"], row["height"]))
+    field = concentration_field(world, lane, rows, columns)
+    picture = Image.fromarray(_colours(field)).resize((2 * columns, 2 * rows))  # drawn at twice the size: smooth lines
+    pen = ImageDraw.Draw(picture)
+
+    def at(x: float, y: float) -> tuple[float, float]:
+        return 2.0 * scale * x, 2.0 * scale * (row["height"] - y)
+
+    def disc(x: float, y: float, radius: float, **style: object) -> None:
+        centre_x, centre_y = at(x, y)
+        pen.ellipse((centre_x - radius, centre_y - radius, centre_x + radius, centre_y + radius), **style)  # type: ignore[arg-type]
+
+    disc(state["source_x"], state["source_y"], 2 * scale * row["success_radius"], outline=_SOURCE, width=3)
+    disc(state["source_x"], state["source_y"], 5, fill=_SOURCE)
+    if len(path) > 1:
+        pen.line([at(x, y) for x, y in path], fill=_PATH, width=4, joint="curve")
+        disc(*path[0], 6, fill=_PATH)
+    _draw_agent(pen, at(state["x"], state["y"]), state["heading"])
+    _draw_wind(pen, state["wind_speed"], state["wind_direction"])
+    pen.text((16, 2 * rows - 40), f"{state['step'] * row['time_step']:.1f} s", fill=_INK, font_size=26)
+    return np.asarray(picture.resize((columns, rows), Image.Resampling.LANCZOS))
+
+
+def _colours(field: NDArray[np.float64]) -> Frame:
+    """Concentrations as colours, shape (..., 3)."""
+    span = math.log(_STRONGEST / _FAINTEST)
+    level = np.log(np.clip(field, _FAINTEST, _STRONGEST) / _FAINTEST) / span * (len(_PALETTE) - 1)
+    channels = [np.interp(level, range(len(_PALETTE)), _PALETTE[:, c]) for c in range(3)]
+    return np.stack(channels, axis=-1).astype(np.uint8)
+
+
+def _draw_agent(pen: ImageDraw.ImageDraw, centre: tuple[float, float], heading: float) -> None:
+    """A wedge that points where the agent is heading."""
+    corners = [(heading + turn, length) for turn, length in ((0.0, 22), (2.5, 15), (math.pi, 5), (-2.5, 15))]
+    pen.polygon([(centre[0] + r * math.cos(a), centre[1] - r * math.sin(a)) for a, r in corners], fill=_AGENT)
+
+
+def _draw_wind(pen: ImageDraw.ImageDraw, speed: float, direction: float) -> None:
+    """An arrow in the upper left corner, as long as the wind is fast."""
+    x, y = 70.0, 60.0
+    dx, dy = 40.0 * speed * math.cos(direction), -40.0 * speed * math.sin(direction)
+    pen.line((x - dx / 2, y - dy / 2, x + dx / 2, y + dy / 2), fill=_INK, width=4)
+    tip = math.atan2(-dy, dx)
+    wings = [(tip, 16.0), (tip + 2.6, 14.0), (tip - 2.6, 14.0)]
+    pen.polygon([(x + dx / 2 + r * math.cos(a), y + dy / 2 - r * math.sin(a)) for a, r in wings], fill=_INK)
+    pen.text((24, 96), f"wind {speed:.1f} m/s", fill=_INK, font_size=24)
+
+
+class Window:
+    """A window that shows frames as they come, at most `fps` a second; says so and shows none without a display."""
+
+    def __init__(self, fps: int) -> None:
+        import matplotlib.pyplot as plt
+        from matplotlib.backends import BackendFilter, backend_registry
+
+        self._plt = plt
+        self._pause = 1.0 / fps
+        self._image = None
+        if plt.get_backend().lower() not in backend_registry.list_builtin(BackendFilter.INTERACTIVE):
+            print("gpf: no display, so render_mode 'human' shows nothing; try 'rgb_array'", file=sys.stderr)
+            return
+        self._figure, axes = plt.subplots(figsize=(6, 6), num="gpf plume")
+        axes.set_axis_off()
+        self._figure.subplots_adjust(0, 0, 1, 1)
+        self._image = axes.imshow(np.zeros((PIXELS, PIXELS, 3), np.uint8))
+        self._due = time.monotonic()
+
+    def show(self, frame: Frame) -> None:
+        """Show a frame, and wait until the next one is due."""
+        if self._image is None:
+            return
+        self._image.set_data(frame)
+        self._due = max(self._due + self._pause, time.monotonic() + 1e-3)
+        self._plt.pause(self._due - time.monotonic())
+
+    def close(self) -> None:
+        """Close the window."""
+        if self._image is not None:
+            self._plt.close(self._figure)
+
+
+def save_animation(frames: Iterable[Frame], path: str | Path, fps: int = 20) -> None:
+    """Write frames as an animation, GIF or MP4 by the path's ending; an existing file is replaced at the very end."""
+    path = Path(path)
+    writers = {".gif": _write_gif, ".mp4": _write_mp4}
+    if path.suffix not in writers:
+        raise ValueError(f"animation: {str(path)!r}; accepted: a path that ends in {' or '.join(writers)}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(f".{os.getpid()}-{path.name}")
+    try:
+        writers[path.suffix](frames, unfinished, fps)
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def _write_gif(frames: Iterable[Frame], path: Path, fps: int) -> None:
+    first, *rest = [Image.fromarray(frame).quantize(128) for frame in frames]
+    first.save(path, save_all=True, append_images=rest, duration=round(1000 / fps), loop=0, optimize=True)
+
+
+def _write_mp4(frames: Iterable[Frame], path: Path, fps: int) -> None:
+    try:
+        import imageio_ffmpeg
+    except ImportError:
+        raise RuntimeError("animation: MP4 needs an encoder; pip install 'gpf-networks[video]', or write a .gif") from None
+    frames = iter(frames)
+    first = next(frames)
+    writer = imageio_ffmpeg.write_frames(path, first.shape[1::-1], fps=fps, macro_block_size=8)
+    writer.send(None)  # starts the encoder
+    for frame in (first, *frames):
+        writer.send(np.ascontiguousarray(frame))
+    writer.close()

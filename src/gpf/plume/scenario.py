@@ -1,0 +1,316 @@
+"""What a plume world is like: every physical quantity of an episode, with its unit.
+
+A `Scenario` is plain data. The kernels read it as one row of numbers (`Scenario.row`), so that another scenario, or a
+different one in each lane of a vector environment, needs no recompilation.
+"""
+
+import dataclasses
+import difflib
+import json
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+LEVELS = 7
+"""Concentration levels of a token: blank, then six bands."""
+OCTANTS = 8
+"""Wind directions of a token."""
+ACTIONS = ("forward", "left 15", "right 15", "around", "cast left", "cast right")
+"""What the agent can do; each turns first and then moves one step forward."""
+
+
+def _number(default: float, low: float = -math.inf, high: float = math.inf, *, above: bool = False) -> Any:
+    """A number with its accepted range: [low, high], or (low, high] with `above`."""
+    return field(default=default, metadata={"low": low, "high": high, "above": above})
+
+
+def _positive(default: float, high: float = math.inf) -> Any:
+    return _number(default, 0.0, high, above=True)
+
+
+def _not_negative(default: float, high: float = math.inf) -> Any:
+    return _number(default, 0.0, high)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scenario:
+    """One plume world: physics, sensor, motion, episode and reward. The defaults are the preset `paper`.
+
+    Angles are in degrees, counter-clockwise; direction 0 points along +x. The wind's direction is where it blows to.
+    """
+
+    width: float = _positive(20.0)
+    """Extent of the domain along x, m."""
+    height: float = _positive(20.0)
+    """Extent of the domain along y, m."""
+    time_step: float = _positive(0.1)
+    """Duration of a step, s."""
+
+    emission_rate: float = _not_negative(5.0)
+    """Mean number of filaments that the source releases, 1/s (a Poisson process; at most 20 a step)."""
+    emission_jitter: float = _not_negative(0.01)
+    """Standard deviation of a new filament's position about the source, per axis, m."""
+    filament_radius: float = _positive(0.01)
+    """Radius (Gaussian sigma) of a new filament, m."""
+    diffusion: float = _not_negative(0.05)
+    """Diffusion rate D of a filament: its radius is sqrt(filament_radius^2 + 2 D age), m^2/s."""
+    filament_lifetime: float = _positive(30.0)
+    """Age at which a filament ends, unless it leaves the domain before, s."""
+    filament_mass: float = _not_negative(0.1)
+    """Mass m of a filament: m / (2 pi sigma^2) is the concentration at its centre, concentration x m^2."""
+    cutoff: float = _positive(3.0, 4.0)
+    """Distance beyond which a filament contributes nothing, in its radii."""
+
+    wind_speed: float = _not_negative(1.0)
+    """Mean wind speed, m/s."""
+    wind_speed_sigma: float = _not_negative(0.2)
+    """Standard deviation of the wind speed, m/s."""
+    wind_speed_floor: float = _not_negative(0.1)
+    """Lowest wind speed, m/s."""
+    wind_direction: float = _number(0.0, -360.0, 360.0)
+    """Mean direction that the wind blows to, deg."""
+    wind_direction_sigma: float = _not_negative(15.0)
+    """Standard deviation of the wind direction, deg."""
+    wind_correlation_time: float = _positive(2.0)
+    """Correlation time of wind speed and direction, both Ornstein-Uhlenbeck processes, s; at least one time step."""
+
+    source_upwind: float = _number(0.25, -0.5, 0.5)
+    """How far upwind of the domain's centre the source is placed, in domain widths."""
+    source_jitter: float = _not_negative(0.15, 0.5)
+    """Half-width of the uniform jitter of the source, per axis, in domain widths."""
+    source_margin: float = _not_negative(0.05, 0.5)
+    """Least distance of the source from the walls, in domain widths."""
+    start_distance_min: float = _not_negative(3.0)
+    """Least distance from the source at which the agent starts, m."""
+    start_distance_max: float = _not_negative(10.0)
+    """Greatest distance from the source at which the agent starts, m."""
+    start_bearing: float = _not_negative(45.0, 180.0)
+    """Half-width of the uniform bearing of the start, seen from the source, about downwind, deg."""
+    start_heading_sigma: float = _not_negative(30.0)
+    """Standard deviation of the start's heading about upwind, deg."""
+
+    speed: float = _not_negative(0.5)
+    """Speed of the agent, m/s."""
+    turn_angle: float = _number(15.0, 0.0, 180.0)
+    """Turn of the actions `left` and `right`, deg."""
+    cast_angle: float = _number(30.0, 0.0, 180.0)
+    """Turn of the actions `cast left` and `cast right`, deg."""
+
+    antenna_separation: float = _not_negative(0.1)
+    """Distance between the two antennae, m."""
+    antenna_forward: float = _number(0.08)
+    """Distance of the antennae ahead of the body's centre, m."""
+    sensor_noise: float = _not_negative(1e-3)
+    """Standard deviation of the noise added to each reading, concentration."""
+    sensor_saturation: float = _positive(1.0)
+    """Greatest reading; noise is added first, then readings are clipped to [0, this], concentration."""
+    level_edges: tuple[float, ...] = (3e-3, 6e-3, 15e-3, 45e-3, 150e-3, 600e-3)
+    """Upper edges of the first six concentration levels; a reading equal to an edge belongs below it, concentration."""
+    octant_offset: float = _number(22.5, 0.0, 45.0)
+    """Where octant 0 begins, deg before straight ahead: 22.5 centres it, 0 starts it there."""
+    octant_clockwise: bool = True
+    """Whether octants of the direction that the wind comes from count clockwise from straight ahead."""
+    calm_speed: float = _not_negative(0.05)
+    """Wind speed below which the octant is 0, m/s."""
+
+    success_radius: float = _positive(0.5)
+    """Distance from the source below which it is found, m."""
+    max_steps: int = _number(1200, 1, 10_000_000)
+    """Steps after which an episode ends without success."""
+    timeout_terminates: bool = False
+    """Whether running out of steps is terminal (no bootstrap) as well as truncation."""
+
+    reward_time: float = _number(-0.01)
+    """Reward of every step."""
+    reward_success: float = _number(100.0)
+    """Reward of finding the source."""
+    reward_whiff: float = _number(1.0)
+    """Reward of a step on which either reading exceeds `whiff_threshold`."""
+    whiff_threshold: float = _not_negative(3e-3)
+    """Reading above which a step counts as a whiff, concentration."""
+    reward_blank: float = _number(-0.05)
+    """Reward of every step of a blank once it has lasted longer than `blank_duration`."""
+    blank_duration: float = _not_negative(2.0)
+    """How long a blank may last before it costs, s."""
+    reward_shaping: float = _number(2.0)
+    """Weight of the shaping by distance: the potential is -weight x distance, and 0 at the source, 1/m."""
+    shaping_discount: float = _not_negative(0.99, 1.0)
+    """Discount in the shaping term; the learner's own keeps the optimal policy (Ng et al. 1999), 1 pays progress."""
+    success_replaces: bool = False
+    """Whether the step that finds the source is paid time and success only."""
+
+    def __post_init__(self) -> None:
+        for spec in dataclasses.fields(self):
+            object.__setattr__(self, spec.name, _checked(spec, getattr(self, spec.name)))
+        if self.emission_rate * self.time_step > 20.0:
+            raise ValueError(
+                f"emission_rate: {self.emission_rate} is {self.emission_rate * self.time_step:g} filaments a step;"
+                " accepted: at most 20 a step"
+            )
+        if self.wind_correlation_time < self.time_step:
+            raise ValueError(
+                f"wind_correlation_time: {self.wind_correlation_time}; accepted: at least time_step ({self.time_step})"
+            )
+        if self.start_distance_max < self.start_distance_min:
+            raise ValueError(
+                f"start_distance_max: {self.start_distance_max};"
+                f" accepted: at least start_distance_min ({self.start_distance_min})"
+            )
+
+    @classmethod
+    def preset(cls, name: str) -> "Scenario":
+        """The scenario of that name: `paper` (the text, made consistent) or `reference` (the authors' code)."""
+        if name not in PRESETS:
+            raise ValueError(f"scenario: unknown preset {name!r}; accepted: {', '.join(PRESETS)}")
+        return cls(**PRESETS[name])
+
+    @classmethod
+    def of(cls, scenario: "Scenario | str | dict[str, Any]") -> "Scenario":
+        """A scenario from what a user may give: itself, a preset's name, a path to JSON, or a dictionary of fields.
+
+        A dictionary may name a `preset` to start from; otherwise it starts from `paper`.
+        """
+        if isinstance(scenario, cls):
+            return scenario
+        if isinstance(scenario, str):
+            return cls.from_json(Path(scenario)) if scenario.endswith(".json") else cls.preset(scenario)
+        if not isinstance(scenario, dict):
+            raise ValueError(
+                f"scenario: {scenario!r}; accepted: a Scenario, a preset's name, a path to a .json file, or a dictionary"
+            )
+        values = dict(scenario)
+        base = cls.preset(values.pop("preset", "paper"))
+        known = [spec.name for spec in dataclasses.fields(cls)]
+        for name in values:
+            if name not in known:
+                close = difflib.get_close_matches(str(name), known, n=1)
+                hint = f"did you mean {close[0]!r}?" if close else f"accepted: {', '.join(known)}"
+                raise ValueError(f"scenario: unknown field {name!r}; {hint}")
+        return dataclasses.replace(base, **values)
+
+    def to_json(self) -> str:
+        """All fields as a JSON object."""
+        return json.dumps(dataclasses.asdict(self), indent=2)
+
+    @classmethod
+    def from_json(cls, source: str | Path) -> "Scenario":
+        """The scenario of a JSON text, or of the file at a path."""
+        try:
+            values = json.loads(source.read_text() if isinstance(source, Path) else source)
+        except OSError as error:
+            raise ValueError(f"scenario: cannot read {str(source)!r} ({error.strerror}); accepted: a JSON file") from None
+        except json.JSONDecodeError as error:
+            raise ValueError(f"scenario: not JSON ({error}); accepted: an object of fields") from None
+        if not isinstance(values, dict):
+            raise ValueError(f"scenario: {values!r}; accepted: an object of fields")
+        return cls.of(values)
+
+    @property
+    def filament_capacity(self) -> int:
+        """How many filaments a lane must hold: eight standard deviations above the greatest mean number alive."""
+        mean = self.emission_rate * (self.filament_lifetime + self.time_step)
+        return 64 + math.ceil(mean + 8.0 * math.sqrt(mean))  # 64: room to append between two compactions
+
+    def row(self) -> np.void:
+        """The numbers that the kernels read: per step, in radians, with what does not change worked out."""
+        row = np.zeros((), ROW)
+        alpha = self.time_step / self.wind_correlation_time
+        turn, cast = math.radians(self.turn_angle), math.radians(self.cast_angle)
+        values = {
+            "turns": (0.0, turn, -turn, math.pi, cast, -cast),
+            "stride": self.speed * self.time_step,
+            "emission_mean": self.emission_rate * self.time_step,
+            "emission_none": math.exp(-self.emission_rate * self.time_step),
+            "initial_variance": self.filament_radius**2,
+            "variance_growth": 2.0 * self.diffusion * self.time_step,
+            "lifetime_steps": math.floor(self.filament_lifetime / self.time_step + 1e-9),
+            "cutoff_squared": self.cutoff**2,
+            "wind_reversion": alpha,
+            "wind_speed_kick": self.wind_speed_sigma * math.sqrt(2.0 * alpha),
+            "wind_direction": math.radians(self.wind_direction),
+            "wind_direction_kick": math.radians(self.wind_direction_sigma) * math.sqrt(2.0 * alpha),
+            "start_bearing": math.radians(self.start_bearing),
+            "start_heading_sigma": math.radians(self.start_heading_sigma),
+            "antenna_left": 0.5 * self.antenna_separation,
+            "octant_sign": -1.0 if self.octant_clockwise else 1.0,
+            "octant_offset": math.radians(self.octant_offset),
+            "blank_steps": math.floor(self.blank_duration / self.time_step + 1e-9),
+        }
+        for name in ROW.names or ():
+            row[name] = values.get(name, getattr(self, name, None))
+        return row[()]
+
+
+ROW = np.dtype(
+    [
+        (name, np.float64, (size,)) if size > 1 else (name, np.float64)
+        for name, size in [("turns", len(ACTIONS)), ("level_edges", LEVELS - 1)]
+        + [
+            (name, 1)
+            for name in (
+                "width height time_step stride"
+                " emission_mean emission_none emission_jitter filament_mass"
+                " initial_variance variance_growth lifetime_steps cutoff_squared"
+                " wind_speed wind_speed_kick wind_speed_floor wind_direction wind_direction_kick wind_reversion"
+                " source_upwind source_jitter source_margin"
+                " start_distance_min start_distance_max start_bearing start_heading_sigma"
+                " antenna_left antenna_forward sensor_noise sensor_saturation"
+                " octant_offset octant_sign calm_speed"
+                " success_radius max_steps timeout_terminates"
+                " reward_time reward_success reward_whiff whiff_threshold reward_blank blank_steps"
+                " reward_shaping shaping_discount success_replaces"
+            ).split()
+        ]
+    ],
+    align=True,
+)
+"""One scenario as the kernels see it; see `Scenario.row`."""
+
+
+def _checked(spec: "dataclasses.Field[Any]", value: Any) -> Any:
+    """The value in its field's type, or an error that names field, value and what is accepted."""
+    if spec.name == "level_edges":
+        return _checked_edges(value)
+    if spec.type is bool:
+        if not isinstance(value, bool | np.bool_):
+            raise ValueError(f"{spec.name}: {value!r}; accepted: true or false")
+        return bool(value)
+    whole = spec.type is int
+    low, high, above = (spec.metadata[key] for key in ("low", "high", "above"))
+    is_number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    if not is_number or not math.isfinite(value) or (whole and value != int(value)):
+        raise ValueError(f"{spec.name}: {value!r}; accepted: a {'whole' if whole else 'finite'} number")
+    if not low <= value <= high or (above and value == low):
+        bounds = [f"{'above' if above else 'at least'} {low:g}"] * (low > -math.inf) + [f"at most {high:g}"] * (
+            high < math.inf
+        )
+        raise ValueError(f"{spec.name}: {value!r}; accepted: {', '.join(bounds)}")
+    return int(value) if whole else float(value)
+
+
+def _checked_edges(value: Any) -> tuple[float, ...]:
+    try:
+        edges = tuple(float(edge) for edge in value)
+    except (TypeError, ValueError):
+        edges = ()
+    ordered = all(a < b for a, b in zip((-math.inf, *edges), (*edges, math.inf), strict=True))
+    if len(edges) != LEVELS - 1 or not ordered:
+        raise ValueError(f"level_edges: {value!r}; accepted: {LEVELS - 1} increasing numbers")
+    return edges
+
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "paper": {},
+    "reference": {
+        "start_distance_max": 20.0 / 3.0,
+        "octant_offset": 0.0,
+        "octant_clockwise": False,
+        "timeout_terminates": True,
+        "shaping_discount": 1.0,
+        "success_replaces": True,
+    },
+}
+"""Fields of each preset that differ from the defaults."""

@@ -1,0 +1,76 @@
+"""The tokenizer: readings and wind to a few discrete levels, and the vocabulary around them.
+
+An observation is three tokens: the level of the left and the right reading (0 is blank, 1 to 6 are rising bands) and
+the octant that the wind comes from, relative to the heading. Each stream counts from 0, as do actions and specials.
+"""
+
+import math
+
+import numpy as np
+from numba import njit
+
+from gpf.plume.scenario import ACTIONS, LEVELS, OCTANTS
+
+OBSERVATION_SIZES = (LEVELS, LEVELS, OCTANTS)
+"""Number of tokens of the left, right and wind stream."""
+STATES = LEVELS * LEVELS * OCTANTS
+"""Number of different observations."""
+ONEHOT_SIZE = sum(OBSERVATION_SIZES)
+"""Length of an observation as concatenated one-hot vectors."""
+
+PAD, BOS, EOS, RESET = range(4)
+LEVEL_TOKENS = ("BLANK", *(f"C{band}" for band in range(LEVELS - 1)))
+OCTANT_TOKENS = tuple(f"W{octant}" for octant in range(OCTANTS))
+ACTION_TOKENS = tuple(name.replace(" ", "_").upper() for name in ACTIONS)
+SPECIAL_TOKENS = ("PAD", "BOS", "EOS", "RESET")
+VOCABULARY = {
+    "left": LEVEL_TOKENS,
+    "right": LEVEL_TOKENS,
+    "wind": OCTANT_TOKENS,
+    "action": ACTION_TOKENS,
+    "special": SPECIAL_TOKENS,
+}
+"""Names of all tokens, by stream; a token's number is its place in its stream."""
+VOCABULARY_VERSION = 1
+"""Changes whenever a token's meaning does, so that stored sequences can be refused."""
+
+
+@njit(error_model="numpy")
+def level(p, reading):
+    """The concentration level of a reading: how many edges lie below it."""
+    count = 0
+    for k in range(LEVELS - 1):
+        count += reading > p.level_edges[k]
+    return count
+
+
+@njit(error_model="numpy")
+def octant(p, wind_speed, wind_direction, heading):
+    """The octant that the wind comes from, as the heading sees it; 0 when it is calm."""
+    if wind_speed < p.calm_speed:
+        return 0
+    turns = (p.octant_sign * (wind_direction + math.pi - heading) + p.octant_offset) / (2.0 * math.pi)
+    return int((turns - math.floor(turns)) * OCTANTS) % OCTANTS
+
+
+@njit(error_model="numpy")
+def tokenize(p, lane, tokens):
+    """Write the three tokens of a lane's current observation."""
+    tokens[0] = level(p, lane.left)
+    tokens[1] = level(p, lane.right)
+    tokens[2] = octant(p, lane.wind_speed, lane.wind_direction, lane.heading)
+
+
+def state_index(tokens: np.ndarray) -> np.ndarray:
+    """The number, 0 to 391, of observations given as tokens in the last axis."""
+    return (tokens[..., 0] * LEVELS + tokens[..., 1]) * OCTANTS + tokens[..., 2]
+
+
+@njit(error_model="numpy")
+def onehot(tokens, out):
+    """Write observations of shape (n, 3) as one-hot vectors of shape (n, 22)."""
+    out[:] = 0.0
+    for i in range(len(tokens)):
+        out[i, tokens[i, 0]] = 1.0
+        out[i, LEVELS + tokens[i, 1]] = 1.0
+        out[i, 2 * LEVELS + tokens[i, 2]] = 1.0

@@ -1,0 +1,219 @@
+"""Many plume worlds as one Gymnasium vector environment, stepped by one kernel call on all cores."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+from numpy.typing import NDArray
+
+from gpf.plume.env import PlumeEnv, check_render_mode
+from gpf.plume.observations import observation_space, write_observations
+from gpf.plume.rewards import TERMS
+from gpf.plume.scenario import ACTIONS, Scenario
+from gpf.plume.world import World
+
+Infos = dict[str, Any]
+
+
+class PlumeVectorEnv(VectorEnv[NDArray[Any], NDArray[np.int64], NDArray[Any]]):
+    """`PlumeEnv` many times over; see there for observations, actions, rewards and ends.
+
+    Lane i of an environment that is reset with seed s is, bit for bit, the single environment reset with seed s + i,
+    through all episodes that follow, whatever the number of lanes or threads.
+
+    **The arrays that `reset` and `step` return are reused by the next call.** Copy what you keep.
+
+    Args:
+        num_envs: Number of lanes.
+        scenario: As for `PlumeEnv`, or a sequence with one for each lane.
+        observation: `tokens`, `onehot` or `raw`.
+        autoreset_mode: `NextStep` (default), `SameStep` or `Disabled`, as Gymnasium defines them. With `Disabled`,
+            finished lanes begin anew by `reset(options={"reset_mask": mask})`.
+        render_mode: None or `rgb_array`.
+        threads: Threads to step with; None for one per core where there are lanes enough.
+        buffers: Arrays of yours to write to, in place of the environment's own: any of `observations`, `rewards`,
+            `terminations`, `truncations`.
+    """
+
+    metadata: dict[str, Any] = {
+        "render_modes": ["rgb_array"],
+        "render_fps": PlumeEnv.metadata["render_fps"],
+        "autoreset_mode": AutoresetMode.NEXT_STEP,
+    }
+
+    def __init__(
+        self,
+        num_envs: int = 1,
+        scenario: str | dict[str, Any] | Scenario | Sequence[Scenario] = "paper",
+        observation: str = "tokens",
+        autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
+        render_mode: str | None = None,
+        threads: int | None = None,
+        buffers: dict[str, NDArray[Any]] | None = None,
+    ) -> None:
+        check_render_mode(render_mode, self.metadata["render_modes"])
+        try:
+            self._mode = AutoresetMode(autoreset_mode)
+        except ValueError:
+            accepted = ", ".join(mode.value for mode in AutoresetMode)
+            raise ValueError(f"autoreset_mode: {autoreset_mode!r}; accepted: {accepted}") from None
+        self.metadata = {**self.metadata, "autoreset_mode": self._mode}
+        self.world = World(num_envs, scenario, threads)
+        self.num_envs = self.world.count
+        self.observation = observation
+        self.render_mode = render_mode
+        self.single_observation_space = observation_space(observation, self.world)
+        self.observation_space = batch_space(self.single_observation_space, self.num_envs)
+        self.single_action_space = spaces.Discrete(len(ACTIONS))
+        self.action_space = batch_space(self.single_action_space, self.num_envs)
+        self._observations = np.zeros(self.observation_space.shape, self.observation_space.dtype)  # type: ignore[arg-type]
+        self._begun = False
+        self._everywhere = np.ones(self.num_envs, np.bool_)
+        self._paths: list[list[tuple[float, float]]] = [[] for _ in range(self.num_envs)]
+        self._adopt(buffers or {})
+
+    def _adopt(self, buffers: dict[str, NDArray[Any]]) -> None:
+        """Write to the caller's arrays from now on; refuse those that do not fit."""
+        own = {
+            "observations": self._observations,
+            "rewards": self.world.rewards,
+            "terminations": self.world.terminations,
+            "truncations": self.world.truncations,
+        }
+        for name, array in buffers.items():
+            if name not in own:
+                raise ValueError(f"buffers: unknown name {name!r}; accepted: {', '.join(own)}")
+            want = own[name]
+            fits = isinstance(array, np.ndarray) and array.shape == want.shape and array.dtype == want.dtype
+            if not fits or not (array.flags.c_contiguous and array.flags.writeable):
+                raise ValueError(
+                    f"buffers: {name} does not fit; accepted: a contiguous, writable array of shape {want.shape}"
+                    f" and type {want.dtype}"
+                )
+        self._observations = buffers.get("observations", self._observations)
+        for name in own.keys() - {"observations"}:
+            setattr(self.world, name, buffers.get(name, own[name]))
+
+    def reset(  # type: ignore[override]
+        self, *, seed: int | Sequence[int] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[NDArray[Any], Infos]:
+        """Begin an episode in every lane, or in those of `options["reset_mask"]`.
+
+        Lane i is seeded with `seed + i`, or with the i-th of several seeds; without a seed, streams go on.
+        """
+        mask = self._everywhere if options is None else self._checked_mask(options.get("reset_mask", self._everywhere))
+        indices = np.flatnonzero(mask)
+        if seed is not None:
+            seeds = [seed + i for i in range(self.num_envs)] if isinstance(seed, int | np.integer) else list(seed)
+            if len(seeds) != self.num_envs:
+                raise ValueError(f"seed: {len(seeds)} seeds; accepted: one, or one per lane ({self.num_envs})")
+            super().reset(seed=int(seeds[0]))
+            self.world.seed([seeds[i] for i in indices], indices)
+        elif not self._begun:
+            self.world.seed(self.np_random.integers(2**63, size=self.num_envs).tolist())
+        self.world.begin(indices)
+        self._begun = True
+        self._keep_paths(indices)
+        return self._observe(), self._infos(mask)
+
+    def step(self, actions: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], Infos]:
+        """Step every lane; what happens to finished ones is up to the autoreset mode."""
+        actions = self._checked_actions(actions)
+        world = self.world
+        if not self._begun:
+            raise gymnasium.error.ResetNeeded("step: no episode is running; call reset() first")
+        if self._mode is AutoresetMode.DISABLED and not world.lanes["running"].all():
+            lane = int(np.argmin(world.lanes["running"]))
+            raise gymnasium.error.ResetNeeded(f"step: the episode of lane {lane} is over; reset it by reset_mask first")
+        world.step(actions, restart=True)
+        finished = np.flatnonzero(world.terminations | world.truncations)
+        ends: Infos = {}
+        if self._mode is AutoresetMode.SAME_STEP and len(finished):
+            ends = self._ends(finished)
+            rewards, terminations, truncations = (
+                array[finished] for array in (world.rewards, world.terminations, world.truncations)
+            )
+            world.begin(finished)
+            world.rewards[finished] = rewards
+            world.terminations[finished] = terminations
+            world.truncations[finished] = truncations
+        self._keep_paths(finished if self._mode is AutoresetMode.SAME_STEP else np.flatnonzero(world.lanes["step"] == 0))
+        observations = self._observe()
+        return observations, world.rewards, world.terminations, world.truncations, {**ends, **self._infos(self._everywhere)}
+
+    def set_scenario(self, scenario: str | dict[str, Any] | Scenario, lanes: NDArray[np.int64] | None = None) -> None:
+        """Let lanes (all, or those of these indices) live in another scenario from now on."""
+        self.world.set_scenario(Scenario.of(scenario), lanes)
+
+    def render(self) -> tuple[NDArray[np.uint8], ...] | None:  # type: ignore[override]
+        """An image of every lane, in mode `rgb_array`."""
+        if self.render_mode is None:
+            return None
+        from gpf.plume.render import draw
+
+        return tuple(draw(self.world, i, self._paths[i]) for i in range(self.num_envs))
+
+    def _observe(self) -> NDArray[Any]:
+        write_observations(self.observation, self.world, self._observations)
+        return self._observations
+
+    def _infos(self, mask: NDArray[np.bool_]) -> Infos:
+        """Success, distance and reward terms of all lanes; the masks say in which lanes they are new."""
+        terms = {name: self.world.terms[:, k] for k, name in enumerate(TERMS)}
+        return {
+            "success": self.world.successes,
+            "_success": mask,
+            "distance": self.world.lanes["distance"],
+            "_distance": mask,
+            "reward_terms": {**terms, **{f"_{name}": mask for name in TERMS}},
+            "_reward_terms": mask,
+        }
+
+    def _ends(self, finished: NDArray[np.int64]) -> Infos:
+        """The last observation and info of episodes that are about to be replaced, as copies."""
+        mask = np.zeros(self.num_envs, np.bool_)
+        mask[finished] = True
+        final = np.full(self.num_envs, None, dtype=object)
+        observations = self._observe()
+        for i in finished:
+            final[i] = observations[i].copy()
+        info: Infos = {}
+        for name, value in self._infos(mask).items():
+            info[name] = {k: np.where(mask, v, 0).astype(v.dtype) for k, v in value.items()} if isinstance(
+                value, dict
+            ) else np.where(mask, value, 0).astype(value.dtype)
+        return {"final_obs": final, "_final_obs": mask, "final_info": info, "_final_info": mask}
+
+    def _keep_paths(self, begun: NDArray[np.int64]) -> None:
+        """Keep every lane's path for rendering; those that have just begun start theirs anew."""
+        if self.render_mode is None:
+            return
+        for i in begun:
+            self._paths[i].clear()
+        for path, lane in zip(self._paths, self.world.lanes, strict=True):
+            path.append((float(lane["x"]), float(lane["y"])))
+
+    def _checked_actions(self, actions: Any) -> NDArray[np.int64]:
+        array = np.asarray(actions)
+        if array.shape != (self.num_envs,):
+            raise ValueError(f"actions: shape {array.shape}; accepted: ({self.num_envs},)")
+        if array.dtype.kind not in "iu":
+            raise ValueError(f"actions: type {array.dtype}; accepted: whole numbers")
+        if array.min() < 0 or array.max() >= len(ACTIONS):
+            lane = int(np.argmax((array < 0) | (array >= len(ACTIONS))))
+            raise ValueError(
+                f"actions: {array[lane]} in lane {lane}; accepted: whole numbers from 0 to {len(ACTIONS) - 1}"
+            )
+        return np.ascontiguousarray(array, np.int64)
+
+    def _checked_mask(self, mask: Any) -> NDArray[np.bool_]:
+        fits = isinstance(mask, np.ndarray) and mask.shape == (self.num_envs,) and mask.dtype == np.bool_
+        if not fits or not mask.any():
+            raise ValueError(
+                f"reset_mask: {mask!r}; accepted: a boolean array of shape ({self.num_envs},) with at least one True"
+            )
+        return mask

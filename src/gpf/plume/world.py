@@ -1,0 +1,210 @@
+"""Many plume worlds side by side: their memory, and the kernels that begin and step them.
+
+A lane is one world with one agent. Lanes share nothing, so a lane's episodes are the same bits whatever the number of
+lanes, their order or the number of threads. The single and the vector environment, the evaluation and the learners all
+run these same compiled functions.
+"""
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from gpf.plume.kernels import announcing_compilation, kernel
+from gpf.plume.physics import advect, emit, move, place, start_wind, step_wind, wrap
+from gpf.plume.rewards import TERMS, reward
+from gpf.plume.rng import seed_streams
+from gpf.plume.scenario import ACTIONS, ROW, Scenario
+from gpf.plume.sensors import sense
+from gpf.plume.tokens import OBSERVATION_SIZES, tokenize
+
+RAW = ("left", "right", "wind_speed", "wind_direction", "heading")
+"""Columns of a raw observation: two readings, m/s, and two angles in [-pi, pi), counter-clockwise from +x."""
+
+FASTEST_WIND = 100.0
+"""Wind speed above which the vane of a raw observation shows no more, m/s."""
+
+LANE = np.dtype(
+    [(name, np.float64) for name in ("x", "y", "heading", "source_x", "source_y", "distance")]
+    + [(name, np.float64) for name in ("wind_speed", "wind_direction", "left", "right")]
+    + [(name, np.int64) for name in ("step", "blank_steps", "first", "last", "running")],
+    align=True,
+)
+"""The state of a lane, but for its filaments and its random stream. Positions in m, angles in rad."""
+
+LANES_PER_THREAD = 256
+"""Fewer lanes than this are not worth waking another thread for."""
+
+
+@njit(error_model="numpy")
+def begin(p, lane, stream, filaments, scratch):
+    """Begin an episode: mean wind, no filaments yet, source and agent placed, first readings taken."""
+    lane.step = lane.blank_steps = lane.first = lane.last = 0
+    lane.running = 1
+    start_wind(p, lane)
+    place(p, lane, stream)
+    lane.distance = np.hypot(lane.x - lane.source_x, lane.y - lane.source_y)
+    sense(p, lane, filaments, scratch, stream)
+
+
+@njit(error_model="numpy")
+def step(p, lane, stream, filaments, scratch, action, terms):
+    """Advance one lane by one step; returns its reward, and whether the source was found and time has run out."""
+    lane.step += 1
+    step_wind(p, lane, stream)
+    emit(p, lane, filaments, stream)
+    advect(p, lane, filaments)
+    move(p, lane, action)
+    sense(p, lane, filaments, scratch, stream)
+    previous_distance = lane.distance
+    lane.distance = np.hypot(lane.x - lane.source_x, lane.y - lane.source_y)
+    success = lane.distance < p.success_radius
+    timeout = not success and lane.step >= p.max_steps
+    lane.running = not (success or timeout)
+    return reward(p, lane, previous_distance, success, terms), success, timeout
+
+
+@njit(error_model="numpy")
+def observe(p, lane, tokens, raw):
+    """Write a lane's observation, as tokens and as raw numbers."""
+    tokenize(p, lane, tokens)
+    raw[0] = lane.left
+    raw[1] = lane.right
+    raw[2] = min(lane.wind_speed, FASTEST_WIND)
+    raw[3] = wrap(lane.wind_direction)
+    raw[4] = lane.heading
+
+
+@kernel
+def _begin_lanes(
+    indices, rows, lanes, streams, filaments, scratch, tokens, raw, rewards, terms, successes, terminations, truncations
+):
+    """Begin an episode in each of the lanes given by their indices."""
+    for n in range(len(indices)):
+        i = indices[n]
+        begin(rows[i], lanes[i], streams[i], filaments[i], scratch)
+        observe(rows[i], lanes[i], tokens[i], raw[i])
+        rewards[i] = 0.0
+        terms[i] = 0.0
+        successes[i] = terminations[i] = truncations[i] = False
+
+
+@kernel
+def _step_lanes(
+    start, stop, restart, actions,
+    rows, lanes, streams, filaments, scratch, tokens, raw, rewards, terms, successes, terminations, truncations,
+):  # fmt: skip
+    """Step lanes `start` to `stop`; where an episode is over, begin another (`restart`) or leave the lane alone."""
+    for i in range(start, stop):
+        success = timeout = False
+        rewards[i] = 0.0
+        if lanes[i].running:
+            rewards[i], success, timeout = step(
+                rows[i], lanes[i], streams[i], filaments[i], scratch, actions[i], terms[i]
+            )
+            observe(rows[i], lanes[i], tokens[i], raw[i])
+        elif restart:
+            terms[i] = 0.0
+            begin(rows[i], lanes[i], streams[i], filaments[i], scratch)
+            observe(rows[i], lanes[i], tokens[i], raw[i])
+        successes[i] = success
+        truncations[i] = timeout
+        terminations[i] = success or (timeout and rows[i].timeout_terminates != 0.0)
+
+
+class World:
+    """Lanes of plume worlds and the arrays that they write; the arrays are reused at every step.
+
+    Attributes:
+        lanes: Structured array of `LANE`, shape (n,): where everything is.
+        filaments: Shape (n, 4, capacity); see `gpf.plume.physics`.
+        tokens: int64, shape (n, 3). raw: float32, shape (n, 5). The current observation, in both forms.
+        rewards: float64, shape (n,). terms: float64, shape (n, 5), the reward's terms, named in `rewards.TERMS`.
+        successes, terminations, truncations: bool, shape (n,), of the last step.
+    """
+
+    def __init__(
+        self,
+        count: int,
+        scenario: Scenario | str | dict[str, Any] | Sequence[Scenario] = "paper",
+        threads: int | None = None,
+    ) -> None:
+        if not isinstance(count, int | np.integer) or count < 1:
+            raise ValueError(f"num_envs: {count!r}; accepted: a whole number of at least 1")
+        if threads is not None and (not isinstance(threads, int | np.integer) or threads < 1):
+            raise ValueError(f"threads: {threads!r}; accepted: a whole number of at least 1, or None for all cores")
+        several = isinstance(scenario, list | tuple)
+        scenarios = [Scenario.of(s) for s in scenario] if several else [Scenario.of(scenario)]  # type: ignore[union-attr, arg-type]
+        if several and len(scenarios) != count:
+            raise ValueError(f"scenario: {len(scenarios)} for {count} lanes; accepted: one, or one per lane")
+        self.count = int(count)
+        self.threads = int(threads or max(1, min(_cores(), count // LANES_PER_THREAD)))
+        capacity = max(s.filament_capacity for s in scenarios)
+        self.rows = np.empty(count, ROW)
+        self.rows[:] = [s.row() for s in scenarios] if several else scenarios[0].row()
+        self.lanes = np.zeros(count, LANE)
+        self.streams = np.zeros((count, 4), np.uint64)
+        self.filaments = np.zeros((count, 4, capacity))
+        self.scratch = np.zeros((self.threads, 2, capacity))
+        self.tokens = np.zeros((count, len(OBSERVATION_SIZES)), np.int64)
+        self.raw = np.zeros((count, len(RAW)), np.float32)
+        self.rewards = np.zeros(count)
+        self.terms = np.zeros((count, len(TERMS)))
+        self.successes, self.terminations, self.truncations = (np.zeros(count, np.bool_) for _ in range(3))
+
+    def set_scenario(self, scenario: Scenario, indices: NDArray[np.int64] | None = None) -> None:
+        """Let lanes (all, or those of `indices`) live in another scenario from now on; nothing is recompiled."""
+        capacity = self.filaments.shape[2]
+        if scenario.filament_capacity > capacity:
+            raise ValueError(
+                f"scenario: needs {scenario.filament_capacity} filaments a lane and there is room for {capacity};"
+                " accepted: a scenario with no higher emission_rate x filament_lifetime than at the start"
+            )
+        self.rows[slice(None) if indices is None else indices] = scenario.row()
+
+    def seed(self, seeds: Sequence[int], indices: NDArray[np.int64] | None = None) -> None:
+        """Give lanes (all, or those of `indices`) the random streams of their seeds."""
+        self.streams[slice(None) if indices is None else indices] = seed_streams(seeds)
+
+    def begin(self, indices: NDArray[np.int64] | None = None) -> None:
+        """Begin an episode in all lanes, or in those of `indices`."""
+        if indices is None:
+            indices = np.arange(self.count)
+        with announcing_compilation():
+            _begin_lanes(indices, *self._memory(self.scratch[0]))
+
+    def step(self, actions: NDArray[np.int64], restart: bool = False) -> None:
+        """Step all lanes whose episode is running; the others begin anew if `restart`, or else are left alone."""
+        if self.threads == 1:
+            with announcing_compilation():
+                _step_lanes(0, self.count, restart, actions, *self._memory(self.scratch[0]))
+            return
+        bounds = [self.count * t // self.threads for t in range(self.threads + 1)]
+        slices = [
+            (bounds[t], bounds[t + 1], restart, actions, *self._memory(self.scratch[t])) for t in range(self.threads)
+        ]
+        others = [_pool(os.getpid(), self.threads - 1).submit(_step_lanes, *slice_) for slice_ in slices[1:]]
+        _step_lanes(*slices[0])
+        for other in others:
+            other.result()
+
+    def _memory(self, scratch: NDArray[np.float64]) -> tuple[Any, ...]:
+        return (
+            self.rows, self.lanes, self.streams, self.filaments, scratch, self.tokens, self.raw,
+            self.rewards, self.terms, self.successes, self.terminations, self.truncations,
+        )  # fmt: skip
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@cache
+def _pool(process: int, workers: int) -> ThreadPoolExecutor:
+    """Threads shared by all worlds of a process; a forked process must start its own."""
+    return ThreadPoolExecutor(workers, thread_name_prefix="gpf-plume")

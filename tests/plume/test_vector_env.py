@@ -1,0 +1,283 @@
+import os
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
+import gpf  # noqa: F401 - registers the environments
+from gpf.plume import Scenario
+from gpf.plume.env import PlumeEnv
+from gpf.plume.observations import OBSERVATIONS
+from gpf.plume.vector_env import PlumeVectorEnv
+from gpf.plume.world import World
+
+EASY = {"preset": "reference", "start_distance_min": 1.0, "start_distance_max": 3.0, "max_steps": 250}
+"""Episodes that end both ways: many in success, the others soon by time."""
+MODES = list(AutoresetMode)
+
+
+def assert_same(ours, theirs, where=""):
+    """Equal arrays, dictionaries and all, bit for bit."""
+    if isinstance(theirs, dict):
+        assert ours.keys() == theirs.keys(), where
+        for key in theirs:
+            assert_same(ours[key], theirs[key], f"{where}/{key}")
+    elif getattr(theirs, "dtype", None) == object:
+        for mine, other in zip(ours, theirs, strict=True):
+            assert (mine is None) == (other is None), where
+            assert mine is None or (mine == other).all(), where
+    else:
+        assert ours.dtype == theirs.dtype, where
+        np.testing.assert_array_equal(ours, theirs, err_msg=where)
+
+
+def test_make_vec_returns_the_native_environment():
+    env = gymnasium.make_vec("gpf/Plume-v0", num_envs=5, scenario="reference", observation="onehot")
+    assert type(env.unwrapped) is PlumeVectorEnv
+    assert env.observation_space.shape == (5, 22)
+    assert env.metadata["autoreset_mode"] is AutoresetMode.NEXT_STEP
+    observations, _ = env.reset(seed=0)
+    assert env.observation_space.contains(observations)
+
+
+@pytest.mark.parametrize("observation", OBSERVATIONS)
+@pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.value)
+def test_it_returns_what_gymnasiums_own_vectorisation_returns(mode, observation):
+    """Against SyncVectorEnv over single environments: observations, rewards, ends, infos, final observations."""
+    count = 6
+    ours = PlumeVectorEnv(count, EASY, observation, mode)
+    theirs = SyncVectorEnv([lambda: PlumeEnv(EASY, observation)] * count, autoreset_mode=mode)
+    assert_same(ours.reset(seed=42)[0], theirs.reset(seed=42)[0])
+    rng = np.random.default_rng(0)
+    ends = successes = 0
+    while ends < 20 * count:
+        actions = np.where(rng.random(count) < 0.8, 0, rng.integers(0, 6, count))
+        mine, other = ours.step(actions), theirs.step(actions)
+        for part in range(5):
+            assert_same(mine[part], other[part])
+        done = other[2] | other[3]
+        ends += done.sum()
+        successes += (other[2] & ~other[3]).sum()
+        if mode is AutoresetMode.DISABLED and done.any():
+            assert_same(
+                ours.reset(options={"reset_mask": done.copy()})[0], theirs.reset(options={"reset_mask": done.copy()})[0]
+            )
+    assert 10 < successes < ends - 10
+
+
+@pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.value)
+@pytest.mark.parametrize("preset", ["paper", "reference"])
+def test_each_lane_is_the_single_environment_over_many_full_episodes(preset, mode):
+    """Twenty episodes and more in each lane, as long as they take, against single environments seeded alike."""
+    count, seed = 3, 1000
+    lanes = PlumeVectorEnv(count, preset, "raw", mode, threads=2)
+    singles = [PlumeEnv(preset, "raw") for _ in range(count)]
+    lanes.reset(seed=seed)
+    for i, env in enumerate(singles):
+        env.reset(seed=seed + i)
+    rng = np.random.default_rng(1)
+    episodes = np.zeros(count, int)
+    over = np.zeros(count, bool)
+    while episodes.min() < 20:
+        if mode is AutoresetMode.DISABLED and over.any():
+            observations, _ = lanes.reset(options={"reset_mask": over})
+            for i in np.flatnonzero(over):
+                np.testing.assert_array_equal(observations[i], singles[i].reset()[0])
+            over = np.zeros(count, bool)
+        actions = rng.integers(0, 6, count)
+        observations, rewards, terminations, truncations, infos = lanes.step(actions)
+        for i, env in enumerate(singles):
+            if over[i]:  # NextStep: this call was the reset
+                np.testing.assert_array_equal(observations[i], env.reset()[0])
+                assert rewards[i] == 0.0
+                over[i] = False
+                continue
+            single, reward, terminated, truncated, info = env.step(int(actions[i]))
+            assert (rewards[i], terminations[i], truncations[i]) == (reward, terminated, truncated)
+            done = terminated or truncated
+            episodes[i] += done
+            if done and mode is AutoresetMode.SAME_STEP:
+                np.testing.assert_array_equal(infos["final_obs"][i], single)
+                assert infos["final_info"]["success"][i] == info["success"]
+                single = env.reset()[0]
+            else:
+                assert infos["distance"][i] == info["distance"]
+                over[i] = done
+            np.testing.assert_array_equal(observations[i], single)
+
+
+def play(count, seeds, threads, steps=700, scenario="reference"):
+    """Everything that every lane shows, with one random action stream per seed: shape (seeds, ...) by seed."""
+    env = PlumeVectorEnv(count, scenario, "raw", threads=threads)
+    env.reset(seed=seeds)
+    actions = [np.random.default_rng(seed).integers(0, 6, steps) for seed in seeds]
+    seen = {seed: [] for seed in seeds}
+    for step in range(steps):
+        observations, rewards, *_ = env.step(np.array([a[step] for a in actions]))
+        for i, seed in enumerate(seeds):
+            seen[seed].append((observations[i].tobytes(), rewards[i]))
+    return seen
+
+
+def test_episodes_do_not_depend_on_number_order_or_threads():
+    seeds = [3, 1, 4, 15, 9, 2, 6, 5]
+    whole = play(8, seeds, threads=1)
+    for other in (play(8, seeds, threads=3), play(8, seeds[::-1], threads=1), play(3, seeds[2:5], threads=2)):
+        for seed, history in other.items():
+            assert history == whole[seed]
+
+
+def test_lanes_may_live_in_different_scenarios_and_change_them_without_recompiling():
+    from gpf.plume.world import _step_lanes
+
+    scenarios = [Scenario.preset("paper"), Scenario.preset("reference"), Scenario(wind_speed=2.0, speed=0.2)]
+    mixed = PlumeVectorEnv(3, scenarios, "raw")
+    mixed.reset(seed=0)
+    alone = [PlumeEnv(scenario, "raw") for scenario in scenarios]
+    for i, env in enumerate(alone):
+        env.reset(seed=i)
+    compiled = len(_step_lanes.signatures)
+    for step in range(200):
+        if step == 100:
+            mixed.set_scenario({"sensor_noise": 0.05}, np.array([1]))
+            alone[1].world.set_scenario(Scenario(sensor_noise=0.05))
+        observations, *_ = mixed.step(np.full(3, step % 6))
+        for i, env in enumerate(alone):
+            np.testing.assert_array_equal(observations[i], env.step(step % 6)[0])
+    assert len(_step_lanes.signatures) == compiled
+    with pytest.raises(ValueError, match=r"^scenario: needs \d+ filaments a lane and there is room for \d+; accepted: "):
+        mixed.set_scenario({"emission_rate": 100.0})
+
+
+def test_returned_arrays_are_reused():
+    env = PlumeVectorEnv(4, observation="onehot")
+    first, _ = env.reset(seed=0)
+    second, rewards, terminations, truncations, _ = env.step(np.zeros(4, int))
+    third, *others, _ = env.step(np.zeros(4, int))
+    assert first is second is third
+    assert all(a is b for a, b in zip(others, (rewards, terminations, truncations), strict=True))
+
+
+def test_callers_buffers_are_written_to():
+    buffers = {
+        "observations": np.zeros((4, 5), np.float32),
+        "rewards": np.zeros(4),
+        "terminations": np.zeros(4, bool),
+        "truncations": np.zeros(4, bool),
+    }
+    env = PlumeVectorEnv(4, observation="raw", buffers=buffers)
+    plain = PlumeVectorEnv(4, observation="raw")
+    for e in (env, plain):
+        e.reset(seed=0)
+    for _ in range(10):
+        mine, other = env.step(np.zeros(4, int)), plain.step(np.zeros(4, int))
+        for part, name in enumerate(buffers):
+            assert mine[part] is buffers[name]
+            np.testing.assert_array_equal(buffers[name], other[part])
+
+
+@pytest.mark.parametrize(
+    ("buffers", "message"),
+    [
+        ({"rewards": np.zeros(3)}, "buffers: rewards does not fit; accepted: a contiguous, writable array of shape (4,)"),
+        ({"rewards": np.zeros(4, np.float32)}, "buffers: rewards does not fit"),
+        ({"observations": np.zeros((5, 4), np.float32).T}, "buffers: observations does not fit"),
+        ({"reward": np.zeros(4)}, "buffers: unknown name 'reward'; accepted: observations, rewards"),
+    ],
+)
+def test_buffers_that_do_not_fit_are_refused(buffers, message):
+    with pytest.raises(ValueError) as error:  # noqa: PT011 - the message is compared
+        PlumeVectorEnv(4, observation="raw", buffers=buffers)
+    assert str(error.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("actions", "message"),
+    [
+        (np.zeros(3, int), r"actions: shape \(3,\); accepted: \(4,\)"),
+        (np.zeros((4, 1), int), r"actions: shape \(4, 1\); accepted: \(4,\)"),
+        (0, r"actions: shape \(\); accepted: \(4,\)"),
+        (np.zeros(4), "actions: type float64; accepted: whole numbers"),
+        ([0, 0, 6, 0], "actions: 6 in lane 2; accepted: whole numbers from 0 to 5"),
+        ([0, -1, 0, 0], "actions: -1 in lane 1; accepted: whole numbers from 0 to 5"),
+    ],
+)
+def test_bad_actions_are_refused_and_change_nothing(actions, message):
+    env = PlumeVectorEnv(4)
+    env.reset(seed=0)
+    before, streams = env.world.lanes.copy(), env.world.streams.copy()
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        env.step(actions)
+    assert (env.world.lanes == before).all()
+    assert (env.world.streams == streams).all()
+
+
+@pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.value)
+def test_a_step_before_reset_is_refused(mode):
+    with pytest.raises(gymnasium.error.ResetNeeded, match=r"^step: no episode is running; call reset\(\) first$"):
+        PlumeVectorEnv(2, autoreset_mode=mode).step(np.zeros(2, int))
+
+
+def test_without_autoreset_a_finished_lane_must_be_reset():
+    env = PlumeVectorEnv(2, [Scenario(max_steps=1), Scenario()], autoreset_mode="Disabled")
+    env.reset(seed=0)
+    env.step([0, 0])
+    with pytest.raises(gymnasium.error.ResetNeeded, match="^step: the episode of lane 0 is over; reset it by reset_mask"):
+        env.step([0, 0])
+    env.reset(options={"reset_mask": np.array([True, False])})
+    assert env.world.lanes["step"].tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("mask", [np.zeros(2, bool), np.ones(3, bool), np.ones(2), [True, True]])
+def test_a_bad_reset_mask_is_refused(mask):
+    env = PlumeVectorEnv(2)
+    with pytest.raises(ValueError, match="^reset_mask: "):
+        env.reset(options={"reset_mask": mask})
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "message"),
+    [
+        ({"num_envs": 0}, "num_envs: 0; accepted"),
+        ({"threads": 0}, "threads: 0; accepted"),
+        ({"autoreset_mode": "Never"}, "autoreset_mode: 'Never'; accepted: NextStep, SameStep, Disabled"),
+        ({"scenario": [Scenario()]}, "scenario: 1 for 2 lanes; accepted: one, or one per lane"),
+        ({"render_mode": "human"}, "render_mode: 'human'; accepted: None, rgb_array"),
+    ],
+)
+def test_bad_arguments_are_refused_in_one_line(kwargs, message):
+    with pytest.raises(ValueError) as error:  # noqa: PT011 - the message is compared
+        PlumeVectorEnv(**{"num_envs": 2, **kwargs})
+    assert str(error.value).startswith(message)
+    assert "\n" not in str(error.value)
+
+
+def test_a_wrong_number_of_seeds_is_refused():
+    with pytest.raises(ValueError, match=r"^seed: 3 seeds; accepted: one, or one per lane \(2\)$"):
+        PlumeVectorEnv(2).reset(seed=[1, 2, 3])
+
+
+def test_four_thousand_lanes_take_less_than_a_hundred_megabytes():
+    world = World(4096, "paper")
+    held = sum(value.nbytes for value in vars(world).values() if isinstance(value, np.ndarray))
+    assert held < 100e6
+
+
+def test_a_forked_process_can_step_with_threads():
+    env = PlumeVectorEnv(8, threads=2)
+    env.reset(seed=0)
+    env.step(np.zeros(8, int))
+    expected = PlumeVectorEnv(8, threads=2)
+    expected.reset(seed=0)
+    expected.step(np.zeros(8, int))
+    expected.step(np.ones(8, int))
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons warn of fork with threads
+        child = os.fork()
+    if child == 0:
+        env.step(np.ones(8, int))
+        os._exit(0 if (env.world.lanes == expected.world.lanes).all() else 1)
+    assert os.waitpid(child, 0)[1] == 0
