@@ -4,6 +4,7 @@ import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import tyro
 
@@ -38,13 +39,15 @@ class Evaluate:
         from gpf.navigation.evaluate import BLOCK, HELD_OUT, evaluate, film
         from gpf.navigation.figures import evaluation_figure, save_figure
         from gpf.navigation.policies import make_policy
-        from gpf.plume.render import save_animation
+        from gpf.plume.render import check_animation, save_animation
         from gpf.plume.scenario import Scenario
         from gpf.progress import episode_progress
 
         policy, scenario = make_policy(self.policy), Scenario.of(self.scenario)
         if not 0 <= self.seed < BLOCK:
             raise ValueError(f"seed: {self.seed}; accepted: 0 to {BLOCK - 1}")
+        if self.animation is not None:
+            check_animation(self.animation)
         if not 1 <= self.episodes <= BLOCK:
             raise ValueError(f"episodes: {self.episodes}; accepted: 1 to {BLOCK}")
         first_seed = HELD_OUT + self.seed * BLOCK
@@ -81,7 +84,7 @@ class ShowScenario:
         print(Scenario.of(self.scenario).to_json())
 
 
-def _print_summary(summary: dict[str, object]) -> None:
+def _print_summary(summary: dict[str, Any]) -> None:
     """An evaluation as a table."""
     from rich import box
     from rich.console import Console

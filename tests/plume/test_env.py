@@ -39,7 +39,7 @@ def test_the_three_observations_describe_the_same_world():
 def test_a_seed_determines_all_episodes_that_follow():
     def play(env, seed):
         seen = [env.reset(seed=seed)[0].tolist()]
-        for episode in range(3):
+        for _ in range(3):
             done = False
             while not done:
                 observation, reward, terminated, truncated, _ = env.step(len(seen) % 6)
@@ -60,7 +60,9 @@ def test_without_a_seed_episodes_differ():
 
 
 def test_found_source_terminates_and_time_truncates():
-    env = make(scenario={"start_distance_min": 0.6, "start_distance_max": 0.6, "start_bearing": 0, "start_heading_sigma": 0})
+    env = make(
+        scenario={"start_distance_min": 0.6, "start_distance_max": 0.6, "start_bearing": 0, "start_heading_sigma": 0}
+    )
     env.reset(seed=0)
     for _ in range(3):
         _, reward, terminated, truncated, info = env.step(0)

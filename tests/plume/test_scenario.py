@@ -13,9 +13,7 @@ from gpf.plume.scenario import PRESETS, ROW
 def test_presets_differ_where_text_and_code_of_the_paper_do():
     paper, reference = Scenario.preset("paper"), Scenario.preset("reference")
     differing = {
-        spec.name
-        for spec in dataclasses.fields(Scenario)
-        if getattr(paper, spec.name) != getattr(reference, spec.name)
+        spec.name for spec in dataclasses.fields(Scenario) if getattr(paper, spec.name) != getattr(reference, spec.name)
     }
     assert differing == {
         "start_distance_max", "octant_offset", "octant_clockwise", "timeout_terminates", "shaping_discount",

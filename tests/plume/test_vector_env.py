@@ -23,7 +23,7 @@ def assert_same(ours, theirs, where=""):
         assert ours.keys() == theirs.keys(), where
         for key in theirs:
             assert_same(ours[key], theirs[key], f"{where}/{key}")
-    elif getattr(theirs, "dtype", None) == object:
+    elif theirs.dtype.kind == "O":
         for mine, other in zip(ours, theirs, strict=True):
             assert (mine is None) == (other is None), where
             assert mine is None or (mine == other).all(), where
@@ -146,7 +146,9 @@ def test_lanes_may_live_in_different_scenarios_and_change_them_without_recompili
         for i, env in enumerate(alone):
             np.testing.assert_array_equal(observations[i], env.step(step % 6)[0])
     assert len(_step_lanes.signatures) == compiled
-    with pytest.raises(ValueError, match=r"^scenario: needs \d+ filaments a lane and there is room for \d+; accepted: "):
+    with pytest.raises(
+        ValueError, match=r"^scenario: needs \d+ filaments a lane and there is room for \d+; accepted: "
+    ):
         mixed.set_scenario({"emission_rate": 100.0})
 
 
@@ -180,7 +182,10 @@ def test_callers_buffers_are_written_to():
 @pytest.mark.parametrize(
     ("buffers", "message"),
     [
-        ({"rewards": np.zeros(3)}, "buffers: rewards does not fit; accepted: a contiguous, writable array of shape (4,)"),
+        (
+            {"rewards": np.zeros(3)},
+            "buffers: rewards does not fit; accepted: a contiguous, writable array of shape (4,)",
+        ),
         ({"rewards": np.zeros(4, np.float32)}, "buffers: rewards does not fit"),
         ({"observations": np.zeros((5, 4), np.float32).T}, "buffers: observations does not fit"),
         ({"reward": np.zeros(4)}, "buffers: unknown name 'reward'; accepted: observations, rewards"),
@@ -223,7 +228,9 @@ def test_without_autoreset_a_finished_lane_must_be_reset():
     env = PlumeVectorEnv(2, [Scenario(max_steps=1), Scenario()], autoreset_mode="Disabled")
     env.reset(seed=0)
     env.step([0, 0])
-    with pytest.raises(gymnasium.error.ResetNeeded, match="^step: the episode of lane 0 is over; reset it by reset_mask"):
+    with pytest.raises(
+        gymnasium.error.ResetNeeded, match="^step: the episode of lane 0 is over; reset it by reset_mask"
+    ):
         env.step([0, 0])
     env.reset(options={"reset_mask": np.array([True, False])})
     assert env.world.lanes["step"].tolist() == [0, 1]

@@ -51,6 +51,7 @@ class Evaluation:
 
     @property
     def episodes(self) -> int:
+        """Number of episodes."""
         return len(self.success)
 
     @property
@@ -134,9 +135,9 @@ def evaluate(
     return Evaluation(success, steps, start_distance, scenario, time.perf_counter() - started, kept)
 
 
-def film(policy: Policy, scenario: Scenario, seed: int, every: int = 4) -> "Iterator[Frame]":
+def film(policy: Policy, scenario: Scenario, seed: int, every: int = 4, pixels: int | None = None) -> "Iterator[Frame]":
     """The frames of one episode, one in `every` steps and the last."""
-    from gpf.plume.render import draw
+    from gpf.plume.render import PIXELS, draw
 
     world = World(1, scenario)
     world.seed([seed])
@@ -147,11 +148,11 @@ def film(policy: Policy, scenario: Scenario, seed: int, every: int = 4) -> "Iter
     path = [(float(lane["x"]), float(lane["y"]))]
     while lane["running"]:
         if lane["step"] % every == 0:
-            yield draw(world, 0, path)
+            yield draw(world, 0, path, pixels or PIXELS)
         policy.act(world.raw, actions)
         world.step(actions)
         path.append((float(lane["x"]), float(lane["y"])))
-    yield draw(world, 0, path)
+    yield draw(world, 0, path, pixels or PIXELS)
 
 
 def _warm_up(policy: Policy, scenario: Scenario) -> None:

@@ -13,4 +13,5 @@ def wilson(successes: int, trials: int, confidence: float = 0.95) -> tuple[float
     centre = rate + z * z / (2 * trials)
     margin = z * math.sqrt(rate * (1 - rate) / trials + z * z / (4 * trials * trials))
     scale = 1 + z * z / trials
-    return max(0.0, (centre - margin) / scale), min(1.0, (centre + margin) / scale)
+    # The rate lies inside, whatever the rounding.
+    return max(0.0, min(rate, (centre - margin) / scale)), min(1.0, max(rate, (centre + margin) / scale))

@@ -7,13 +7,16 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from gpf.plume.observations import observation_space, write_observations
+from gpf.plume.observations import observation_space
 from gpf.plume.rewards import TERMS
 from gpf.plume.scenario import ACTIONS, Scenario
+from gpf.plume.tokens import OBSERVATION_SIZES, ONEHOT_SIZE
 from gpf.plume.world import World
 
+_FIRST_OF_STREAM = np.cumsum((0, *OBSERVATION_SIZES[:-1]))
 
-class PlumeEnv(gymnasium.Env[NDArray[Any], int]):
+
+class PlumeEnv(gymnasium.Env[NDArray[Any], np.int64]):
     """Find the source of a smell in a turbulent plume.
 
     ## World
@@ -63,6 +66,7 @@ class PlumeEnv(gymnasium.Env[NDArray[Any], int]):
         self.observation_space = observation_space(observation, self.world)
         self.action_space = spaces.Discrete(len(ACTIONS))
         self._actions = np.zeros(1, np.int64)
+        self._running = False
         self._path: list[tuple[float, float]] = []
         self._window: Any = None
 
@@ -76,29 +80,26 @@ class PlumeEnv(gymnasium.Env[NDArray[Any], int]):
         elif not self.world.streams.any():
             self.world.seed([int(self.np_random.integers(2**63))])
         self.world.begin()
+        self._running = True
         self._path.clear()
         self._show()
         return self._observation(), self._info()
 
-    def step(self, action: int) -> tuple[NDArray[Any], float, bool, bool, dict[str, Any]]:
+    def step(self, action: int | np.integer) -> tuple[NDArray[Any], float, bool, bool, dict[str, Any]]:
         """Turn, move, and read the antennae."""
-        if not self.action_space.contains(action):
+        plain = isinstance(action, int | np.integer) and 0 <= action < len(ACTIONS)  # `contains` is slow
+        if not plain and not self.action_space.contains(action):
             raise ValueError(f"action: {action!r}; accepted: a whole number from 0 to {len(ACTIONS) - 1}")
-        if not self.world.lanes[0]["running"]:
+        if not self._running:
             raise gymnasium.error.ResetNeeded("step: no episode is running; call reset() first")
         self._actions[0] = action
         self.world.step(self._actions)
         self._show()
-        world = self.world
-        return (
-            self._observation(),
-            float(world.rewards[0]),
-            bool(world.terminations[0]),
-            bool(world.truncations[0]),
-            self._info(),
-        )
+        terminated, truncated = bool(self.world.terminations[0]), bool(self.world.truncations[0])
+        self._running = not (terminated or truncated)
+        return self._observation(), float(self.world.rewards[0]), terminated, truncated, self._info()
 
-    def render(self) -> NDArray[np.uint8] | None:  # type: ignore[override]
+    def render(self) -> NDArray[np.uint8] | None:
         """The world as an image of shape (height, width, 3), in mode `rgb_array`."""
         if self.render_mode != "rgb_array":
             return None
@@ -117,14 +118,14 @@ class PlumeEnv(gymnasium.Env[NDArray[Any], int]):
             return self.world.tokens[0].copy()
         if self.observation == "raw":
             return self.world.raw[0].copy()
-        batch = np.empty((1, *self.observation_space.shape), np.float32)  # type: ignore[misc]
-        write_observations(self.observation, self.world, batch)
-        return batch[0]
+        vector = np.zeros(ONEHOT_SIZE, np.float32)
+        vector[self.world.tokens[0] + _FIRST_OF_STREAM] = 1.0
+        return vector
 
     def _info(self) -> dict[str, Any]:
         return {
             "success": bool(self.world.successes[0]),
-            "distance": float(self.world.lanes[0]["distance"]),
+            "distance": float(self.world.lanes["distance"][0]),
             "reward_terms": dict(zip(TERMS, self.world.terms[0].tolist(), strict=True)),
         }
 

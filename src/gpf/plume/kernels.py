@@ -25,10 +25,10 @@ def kernel(function: Callable[..., Any]) -> Any:
 
 
 @intrinsic
-def fma(typing_context, a, b, c):  # type: ignore[no-untyped-def]
-    """a * b + c with one rounding, in one instruction. Asked for by name, so that it never depends on the compiler."""
+def fma(typing_context, a, b, c):
+    """A * b + c with one rounding, in one instruction. Asked for by name, so that it never depends on the compiler."""
 
-    def codegen(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+    def codegen(context, builder, signature, arguments):
         return builder.fma(*arguments)
 
     return types.float64(types.float64, types.float64, types.float64), codegen
@@ -49,7 +49,11 @@ class _Announcer(event.Listener):
     def on_start(self, event: Any) -> None:
         if not _Announcer.said:
             _Announcer.said = True
-            print("gpf: compiling the plume kernels, once on this machine; takes some seconds", file=sys.stderr, flush=True)
+            print(
+                "gpf: compiling the plume kernels, once on this machine; takes some seconds",
+                file=sys.stderr,
+                flush=True,
+            )
 
     def on_end(self, event: Any) -> None:
         pass

@@ -1,12 +1,11 @@
-"""The kinds of observation that the environments offer, as Gymnasium spaces and as arrays."""
+"""The kinds of observation that the environments offer, as Gymnasium spaces."""
 
 import math
 
 import numpy as np
 from gymnasium import spaces
-from numpy.typing import NDArray
 
-from gpf.plume.tokens import OBSERVATION_SIZES, ONEHOT_SIZE, onehot
+from gpf.plume.tokens import OBSERVATION_SIZES, ONEHOT_SIZE
 from gpf.plume.world import FASTEST_WIND, World
 
 OBSERVATIONS = ("tokens", "onehot", "raw")
@@ -16,7 +15,7 @@ OBSERVATIONS = ("tokens", "onehot", "raw")
 def observation_space(kind: str, world: World) -> spaces.Space:
     """The space of one lane's observations."""
     if kind == "tokens":
-        return spaces.MultiDiscrete(OBSERVATION_SIZES)
+        return spaces.MultiDiscrete(list(OBSERVATION_SIZES))
     if kind == "onehot":
         return spaces.Box(0.0, 1.0, (ONEHOT_SIZE,), np.float32)
     if kind == "raw":
@@ -25,11 +24,3 @@ def observation_space(kind: str, world: World) -> spaces.Space:
         high = np.array([saturation, saturation, FASTEST_WIND, math.pi, math.pi], np.float32)
         return spaces.Box(low, high, dtype=np.float32)
     raise ValueError(f"observation: {kind!r}; accepted: {', '.join(OBSERVATIONS)}")
-
-
-def write_observations(kind: str, world: World, out: NDArray) -> None:
-    """Write the current observations of all lanes to an array of shape (lanes, ...)."""
-    if kind == "onehot":
-        onehot(world.tokens, out)
-    else:
-        out[...] = world.tokens if kind == "tokens" else world.raw

@@ -1,10 +1,10 @@
 """The physics of the plume: wind, emission, advection, concentration.
 
-Kernels work on one lane at a time and allocate nothing. A lane's filaments are four rows of one float array (x, y, the
-step of release, mass) of which columns `first` to `last` are in use, oldest first. A filament that has left the domain
-keeps its place with mass 0 until the ones before it are gone: nothing is moved on most steps, and every loop over
-filaments is one that the compiler can vectorise. No loop lets the compiler reorder sums, so a world gives the same bits
-wherever its kernels are inlined.
+Kernels work on one lane at a time and allocate nothing. A lane's filaments are three rows of one float array (x, y, the
+step of release), of which columns `first` to `last` are in use, oldest first. A filament that has left the domain keeps
+its place, at x = NaN, until the ones before it are gone: nothing is moved on most steps, and every loop over filaments
+is one that the compiler can vectorise. No loop lets the compiler reorder sums, so a world gives the same bits wherever
+its kernels are inlined.
 """
 
 import math
@@ -15,8 +15,10 @@ from numba import njit
 from gpf.plume.kernels import fma
 from gpf.plume.rng import normal, poisson, uniform
 
-X, Y, BORN, MASS = 0, 1, 2, 3
+X, Y, BORN = 0, 1, 2
 
+_SLACK = 32
+"""Columns that may lie unused before the first filament: few, so that a lane's filaments stay in the cache."""
 _ONE, _TWO, _THREE, _FOUR = (np.uint64(n) for n in (1, 2, 3, 4))
 
 
@@ -41,14 +43,13 @@ def step_wind(p, lane, stream):
 def emit(p, lane, filaments, stream):
     """Release this step's filaments at the source."""
     count = poisson(stream, p.emission_mean, p.emission_none)
-    if lane.last + count > filaments.shape[1]:
+    if lane.first >= _SLACK or lane.last + count > filaments.shape[1]:
         _compact(lane, filaments, count)
     for _ in range(count):
         k = lane.last
         filaments[X, k] = lane.source_x + p.emission_jitter * normal(stream)
         filaments[Y, k] = lane.source_y + p.emission_jitter * normal(stream)
         filaments[BORN, k] = lane.step - 1  # it ages by the whole of this step
-        filaments[MASS, k] = p.filament_mass
         lane.last += 1
 
 
@@ -57,14 +58,14 @@ def _compact(lane, filaments, room):
     """Move the filaments that are still there to the front; if `room` columns are not free then, drop the oldest."""
     kept = 0
     for k in range(lane.first, lane.last):
-        if filaments[MASS, k] > 0.0:
-            for row in range(4):
+        if not math.isnan(filaments[X, k]):
+            for row in range(3):
                 filaments[row, kept] = filaments[row, k]
             kept += 1
     excess = max(0, kept + room - filaments.shape[1])
     if excess > 0:
         for k in range(excess, kept):
-            for row in range(4):
+            for row in range(3):
                 filaments[row, k - excess] = filaments[row, k]
     lane.first = 0
     lane.last = kept - excess
@@ -81,14 +82,12 @@ def advect(p, lane, filaments):
     for k in range(first, last):
         x = filaments[X, k] + dx
         y = filaments[Y, k] + dy
-        mass = filaments[MASS, k]  # read whether used or not: a conditional read would not be vectorised
-        filaments[X, k] = x
-        filaments[Y, k] = y
         inside = (x >= 0.0) & (x <= width) & (y >= 0.0) & (y <= height)
-        filaments[MASS, k] = mass if inside else 0.0
+        filaments[X, k] = x if inside else math.nan
+        filaments[Y, k] = y
     released_after = lane.step - p.lifetime_steps
     while lane.first < lane.last and (
-        filaments[MASS, lane.first] == 0.0 or filaments[BORN, lane.first] < released_after
+        math.isnan(filaments[X, lane.first]) or filaments[BORN, lane.first] < released_after
     ):
         lane.first += 1
 
@@ -128,14 +127,14 @@ def concentrations(p, lane, filaments, left_x, left_y, right_x, right_y, scratch
     first, last = np.uint64(lane.first), np.uint64(lane.last)
     for k in range(first, last):
         inverse = 1.0 / fma(-growth, filaments[BORN, k], variance_now)
-        centre = filaments[MASS, k] * inverse
         dx, dy = left_x - filaments[X, k], left_y - filaments[Y, k]
         left = fma(dx, dx, dy * dy) * inverse
         dx, dy = right_x - filaments[X, k], right_y - filaments[Y, k]
         right = fma(dx, dx, dy * dy) * inverse
-        scratch[0, k] = centre * gaussian(left) if left < cutoff else 0.0
-        scratch[1, k] = centre * gaussian(right) if right < cutoff else 0.0
-    return _sum(scratch[0], first, last) / (2.0 * math.pi), _sum(scratch[1], first, last) / (2.0 * math.pi)
+        scratch[0, k] = inverse * gaussian(left) if left < cutoff else 0.0  # NaN is not below the cutoff
+        scratch[1, k] = inverse * gaussian(right) if right < cutoff else 0.0
+    scale = p.filament_mass / (2.0 * math.pi)
+    return scale * _sum(scratch[0], first, last), scale * _sum(scratch[1], first, last)
 
 
 @njit(error_model="numpy")

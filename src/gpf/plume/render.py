@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
 from gpf.plume.kernels import kernel
-from gpf.plume.physics import BORN, MASS, X, Y, gaussian
+from gpf.plume.physics import BORN, X, Y, gaussian
 from gpf.plume.world import World
 
 Frame = NDArray[np.uint8]
@@ -33,7 +33,7 @@ def _concentration_field(p, lane, filaments, field):
     field[:] = 0.0
     for k in range(lane.first, lane.last):
         variance = p.initial_variance + p.variance_growth * (lane.step - filaments[BORN, k])
-        centre = filaments[MASS, k] / (2.0 * math.pi * variance)
+        centre = p.filament_mass / (2.0 * math.pi * variance)
         for r in range(rows):
             dy = p.height * (1.0 - (r + 0.5) / rows) - filaments[Y, k]
             if dy * dy >= p.cutoff_squared * variance:
@@ -140,16 +140,20 @@ class Window:
 def save_animation(frames: Iterable[Frame], path: str | Path, fps: int = 20) -> None:
     """Write frames as an animation, GIF or MP4 by the path's ending; an existing file is replaced at the very end."""
     path = Path(path)
-    writers = {".gif": _write_gif, ".mp4": _write_mp4}
-    if path.suffix not in writers:
-        raise ValueError(f"animation: {str(path)!r}; accepted: a path that ends in {' or '.join(writers)}")
+    check_animation(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f".{os.getpid()}-{path.name}")
     try:
-        writers[path.suffix](frames, unfinished, fps)
+        (_write_gif if path.suffix == ".gif" else _write_mp4)(frames, unfinished, fps)
         unfinished.replace(path)
     finally:
         unfinished.unlink(missing_ok=True)
+
+
+def check_animation(path: Path) -> None:
+    """Refuse a path to which no animation can be written."""
+    if path.suffix not in (".gif", ".mp4"):
+        raise ValueError(f"animation: {str(path)!r}; accepted: a path that ends in .gif or .mp4")
 
 
 def _write_gif(frames: Iterable[Frame], path: Path, fps: int) -> None:
@@ -161,7 +165,9 @@ def _write_mp4(frames: Iterable[Frame], path: Path, fps: int) -> None:
     try:
         import imageio_ffmpeg
     except ImportError:
-        raise RuntimeError("animation: MP4 needs an encoder; pip install 'gpf-networks[video]', or write a .gif") from None
+        raise RuntimeError(
+            "animation: MP4 needs an encoder; pip install 'gpf-networks[video]', or write a .gif"
+        ) from None
     frames = iter(frames)
     first = next(frames)
     writer = imageio_ffmpeg.write_frames(path, first.shape[1::-1], fps=fps, macro_block_size=8)

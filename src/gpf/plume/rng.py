@@ -40,8 +40,8 @@ _BYTE = np.uint64(0xFF)
 _BITS52 = np.uint64(0x000FFFFFFFFFFFFF)
 
 
-def seed_streams(seeds: Sequence[int]) -> NDArray[np.uint64]:
-    """The initial state of one stream per seed, as an array of shape (len(seeds), 4)."""
+def seed_streams(seeds: Sequence[int] | Sequence[tuple[int, ...]]) -> NDArray[np.uint64]:
+    """The initial state of one stream per seed, as an array of shape (len(seeds), 4); a seed may be several numbers."""
     return np.array([np.random.SeedSequence(seed).generate_state(4, np.uint64) for seed in seeds])
 
 

@@ -179,7 +179,7 @@ class Scenario:
             return cls.from_json(Path(scenario)) if scenario.endswith(".json") else cls.preset(scenario)
         if not isinstance(scenario, dict):
             raise ValueError(
-                f"scenario: {scenario!r}; accepted: a Scenario, a preset's name, a path to a .json file, or a dictionary"
+                f"scenario: {scenario!r}; accepted: a Scenario, a preset's name, a path to a .json file or a dictionary"
             )
         values = dict(scenario)
         base = cls.preset(values.pop("preset", "paper"))
@@ -201,7 +201,9 @@ class Scenario:
         try:
             values = json.loads(source.read_text() if isinstance(source, Path) else source)
         except OSError as error:
-            raise ValueError(f"scenario: cannot read {str(source)!r} ({error.strerror}); accepted: a JSON file") from None
+            raise ValueError(
+                f"scenario: cannot read {str(source)!r} ({error.strerror}); accepted: a JSON file"
+            ) from None
         except json.JSONDecodeError as error:
             raise ValueError(f"scenario: not JSON ({error}); accepted: an object of fields") from None
         if not isinstance(values, dict):
@@ -214,7 +216,7 @@ class Scenario:
         mean = self.emission_rate * (self.filament_lifetime + self.time_step)
         return 64 + math.ceil(mean + 8.0 * math.sqrt(mean))  # 64: room to append between two compactions
 
-    def row(self) -> np.void:
+    def row(self) -> Any:
         """The numbers that the kernels read: per step, in radians, with what does not change worked out."""
         row = np.zeros((), ROW)
         alpha = self.time_step / self.wind_correlation_time
@@ -244,27 +246,22 @@ class Scenario:
         return row[()]
 
 
+_NUMBERS = (
+    "width height time_step stride"
+    " emission_mean emission_none emission_jitter filament_mass"
+    " initial_variance variance_growth lifetime_steps cutoff_squared"
+    " wind_speed wind_speed_kick wind_speed_floor wind_direction wind_direction_kick wind_reversion"
+    " source_upwind source_jitter source_margin"
+    " start_distance_min start_distance_max start_bearing start_heading_sigma"
+    " antenna_left antenna_forward sensor_noise sensor_saturation"
+    " octant_offset octant_sign calm_speed"
+    " success_radius max_steps timeout_terminates"
+    " reward_time reward_success reward_whiff whiff_threshold reward_blank blank_steps"
+    " reward_shaping shaping_discount success_replaces"
+).split()
 ROW = np.dtype(
-    [
-        (name, np.float64, (size,)) if size > 1 else (name, np.float64)
-        for name, size in [("turns", len(ACTIONS)), ("level_edges", LEVELS - 1)]
-        + [
-            (name, 1)
-            for name in (
-                "width height time_step stride"
-                " emission_mean emission_none emission_jitter filament_mass"
-                " initial_variance variance_growth lifetime_steps cutoff_squared"
-                " wind_speed wind_speed_kick wind_speed_floor wind_direction wind_direction_kick wind_reversion"
-                " source_upwind source_jitter source_margin"
-                " start_distance_min start_distance_max start_bearing start_heading_sigma"
-                " antenna_left antenna_forward sensor_noise sensor_saturation"
-                " octant_offset octant_sign calm_speed"
-                " success_radius max_steps timeout_terminates"
-                " reward_time reward_success reward_whiff whiff_threshold reward_blank blank_steps"
-                " reward_shaping shaping_discount success_replaces"
-            ).split()
-        ]
-    ],
+    [("turns", np.float64, (len(ACTIONS),)), ("level_edges", np.float64, (LEVELS - 1,))]
+    + [(name, np.float64) for name in _NUMBERS],
     align=True,
 )
 """One scenario as the kernels see it; see `Scenario.row`."""

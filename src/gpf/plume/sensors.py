@@ -15,8 +15,6 @@ def sense(p, lane, filaments, scratch, stream):
     x = lane.x + p.antenna_forward * ahead_x
     y = lane.y + p.antenna_forward * ahead_y
     side_x, side_y = -p.antenna_left * ahead_y, p.antenna_left * ahead_x  # from the middle to the left antenna
-    left, right = concentrations(
-        p, lane, filaments, x + side_x, y + side_y, x - side_x, y - side_y, scratch
-    )
+    left, right = concentrations(p, lane, filaments, x + side_x, y + side_y, x - side_x, y - side_y, scratch)
     lane.left = min(max(left + p.sensor_noise * normal(stream), 0.0), p.sensor_saturation)
     lane.right = min(max(right + p.sensor_noise * normal(stream), 0.0), p.sensor_saturation)

@@ -9,6 +9,7 @@ import math
 import numpy as np
 from numba import njit
 
+from gpf.plume.kernels import kernel
 from gpf.plume.scenario import ACTIONS, LEVELS, OCTANTS
 
 OBSERVATION_SIZES = (LEVELS, LEVELS, OCTANTS)
@@ -66,7 +67,7 @@ def state_index(tokens: np.ndarray) -> np.ndarray:
     return (tokens[..., 0] * LEVELS + tokens[..., 1]) * OCTANTS + tokens[..., 2]
 
 
-@njit(error_model="numpy")
+@kernel
 def onehot(tokens, out):
     """Write observations of shape (n, 3) as one-hot vectors of shape (n, 22)."""
     out[:] = 0.0

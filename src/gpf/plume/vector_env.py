@@ -11,9 +11,10 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from gpf.plume.env import PlumeEnv, check_render_mode
-from gpf.plume.observations import observation_space, write_observations
+from gpf.plume.observations import observation_space
 from gpf.plume.rewards import TERMS
 from gpf.plume.scenario import ACTIONS, Scenario
+from gpf.plume.tokens import ONEHOT_SIZE, onehot
 from gpf.plume.world import World
 
 Infos = dict[str, Any]
@@ -70,7 +71,7 @@ class PlumeVectorEnv(VectorEnv[NDArray[Any], NDArray[np.int64], NDArray[Any]]):
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.single_action_space = spaces.Discrete(len(ACTIONS))
         self.action_space = batch_space(self.single_action_space, self.num_envs)
-        self._observations = np.zeros(self.observation_space.shape, self.observation_space.dtype)  # type: ignore[arg-type]
+        self._onehot = np.zeros((self.num_envs, ONEHOT_SIZE), np.float32)
         self._begun = False
         self._everywhere = np.ones(self.num_envs, np.bool_)
         self._paths: list[list[tuple[float, float]]] = [[] for _ in range(self.num_envs)]
@@ -78,27 +79,26 @@ class PlumeVectorEnv(VectorEnv[NDArray[Any], NDArray[np.int64], NDArray[Any]]):
 
     def _adopt(self, buffers: dict[str, NDArray[Any]]) -> None:
         """Write to the caller's arrays from now on; refuse those that do not fit."""
-        own = {
-            "observations": self._observations,
-            "rewards": self.world.rewards,
-            "terminations": self.world.terminations,
-            "truncations": self.world.truncations,
+        names = {
+            "observations": {"tokens": "tokens", "raw": "raw", "onehot": "_onehot"}[self.observation],
+            "rewards": "rewards",
+            "terminations": "terminations",
+            "truncations": "truncations",
         }
         for name, array in buffers.items():
-            if name not in own:
-                raise ValueError(f"buffers: unknown name {name!r}; accepted: {', '.join(own)}")
-            want = own[name]
-            fits = isinstance(array, np.ndarray) and array.shape == want.shape and array.dtype == want.dtype
+            if name not in names:
+                raise ValueError(f"buffers: unknown name {name!r}; accepted: {', '.join(names)}")
+            owner = self if names[name] == "_onehot" else self.world
+            own = getattr(owner, names[name])
+            fits = isinstance(array, np.ndarray) and array.shape == own.shape and array.dtype == own.dtype
             if not fits or not (array.flags.c_contiguous and array.flags.writeable):
                 raise ValueError(
-                    f"buffers: {name} does not fit; accepted: a contiguous, writable array of shape {want.shape}"
-                    f" and type {want.dtype}"
+                    f"buffers: {name} does not fit; accepted: a contiguous, writable array of shape {own.shape}"
+                    f" and type {own.dtype}"
                 )
-        self._observations = buffers.get("observations", self._observations)
-        for name in own.keys() - {"observations"}:
-            setattr(self.world, name, buffers.get(name, own[name]))
+            setattr(owner, names[name], array)
 
-    def reset(  # type: ignore[override]
+    def reset(
         self, *, seed: int | Sequence[int] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[Any], Infos]:
         """Begin an episode in every lane, or in those of `options["reset_mask"]`.
@@ -117,7 +117,8 @@ class PlumeVectorEnv(VectorEnv[NDArray[Any], NDArray[np.int64], NDArray[Any]]):
             self.world.seed(self.np_random.integers(2**63, size=self.num_envs).tolist())
         self.world.begin(indices)
         self._begun = True
-        self._keep_paths(indices)
+        if self.render_mode is not None:
+            self._keep_paths(indices)
         return self._observe(), self._infos(mask)
 
     def step(self, actions: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], Infos]:
@@ -130,26 +131,17 @@ class PlumeVectorEnv(VectorEnv[NDArray[Any], NDArray[np.int64], NDArray[Any]]):
             lane = int(np.argmin(world.lanes["running"]))
             raise gymnasium.error.ResetNeeded(f"step: the episode of lane {lane} is over; reset it by reset_mask first")
         world.step(actions, restart=True)
-        finished = np.flatnonzero(world.terminations | world.truncations)
-        ends: Infos = {}
-        if self._mode is AutoresetMode.SAME_STEP and len(finished):
-            ends = self._ends(finished)
-            rewards, terminations, truncations = (
-                array[finished] for array in (world.rewards, world.terminations, world.truncations)
-            )
-            world.begin(finished)
-            world.rewards[finished] = rewards
-            world.terminations[finished] = terminations
-            world.truncations[finished] = truncations
-        self._keep_paths(finished if self._mode is AutoresetMode.SAME_STEP else np.flatnonzero(world.lanes["step"] == 0))
-        observations = self._observe()
-        return observations, world.rewards, world.terminations, world.truncations, {**ends, **self._infos(self._everywhere)}
+        ends = self._begin_anew() if self._mode is AutoresetMode.SAME_STEP else {}
+        if self.render_mode is not None:
+            self._keep_paths(np.flatnonzero(world.lanes["step"] == 0))
+        infos = {**ends, **self._infos(self._everywhere)}
+        return self._observe(), world.rewards, world.terminations, world.truncations, infos
 
     def set_scenario(self, scenario: str | dict[str, Any] | Scenario, lanes: NDArray[np.int64] | None = None) -> None:
         """Let lanes (all, or those of these indices) live in another scenario from now on."""
         self.world.set_scenario(Scenario.of(scenario), lanes)
 
-    def render(self) -> tuple[NDArray[np.uint8], ...] | None:  # type: ignore[override]
+    def render(self) -> tuple[NDArray[np.uint8], ...] | None:
         """An image of every lane, in mode `rgb_array`."""
         if self.render_mode is None:
             return None
@@ -158,8 +150,10 @@ class PlumeVectorEnv(VectorEnv[NDArray[Any], NDArray[np.int64], NDArray[Any]]):
         return tuple(draw(self.world, i, self._paths[i]) for i in range(self.num_envs))
 
     def _observe(self) -> NDArray[Any]:
-        write_observations(self.observation, self.world, self._observations)
-        return self._observations
+        if self.observation == "onehot":
+            onehot(self.world.tokens, self._onehot)
+            return self._onehot
+        return self.world.tokens if self.observation == "tokens" else self.world.raw
 
     def _infos(self, mask: NDArray[np.bool_]) -> Infos:
         """Success, distance and reward terms of all lanes; the masks say in which lanes they are new."""
@@ -173,25 +167,25 @@ class PlumeVectorEnv(VectorEnv[NDArray[Any], NDArray[np.int64], NDArray[Any]]):
             "_reward_terms": mask,
         }
 
-    def _ends(self, finished: NDArray[np.int64]) -> Infos:
-        """The last observation and info of episodes that are about to be replaced, as copies."""
-        mask = np.zeros(self.num_envs, np.bool_)
-        mask[finished] = True
-        final = np.full(self.num_envs, None, dtype=object)
+    def _begin_anew(self) -> Infos:
+        """Begin an episode in the lanes that have just finished one; returns how that one ended, as copies."""
+        world = self.world
+        mask = world.terminations | world.truncations
+        if not mask.any():
+            return {}
+        finished = np.flatnonzero(mask)
+        last = np.full(self.num_envs, None, dtype=object)
         observations = self._observe()
         for i in finished:
-            final[i] = observations[i].copy()
-        info: Infos = {}
-        for name, value in self._infos(mask).items():
-            info[name] = {k: np.where(mask, v, 0).astype(v.dtype) for k, v in value.items()} if isinstance(
-                value, dict
-            ) else np.where(mask, value, 0).astype(value.dtype)
-        return {"final_obs": final, "_final_obs": mask, "final_info": info, "_final_info": mask}
+            last[i] = observations[i].copy()
+        info = _where(mask, self._infos(mask))
+        outcome = [array[finished] for array in (world.rewards, world.terminations, world.truncations)]
+        world.begin(finished)
+        world.rewards[finished], world.terminations[finished], world.truncations[finished] = outcome
+        return {"final_obs": last, "_final_obs": mask, "final_info": info, "_final_info": mask}
 
     def _keep_paths(self, begun: NDArray[np.int64]) -> None:
         """Keep every lane's path for rendering; those that have just begun start theirs anew."""
-        if self.render_mode is None:
-            return
         for i in begun:
             self._paths[i].clear()
         for path, lane in zip(self._paths, self.world.lanes, strict=True):
@@ -217,3 +211,11 @@ class PlumeVectorEnv(VectorEnv[NDArray[Any], NDArray[np.int64], NDArray[Any]]):
                 f"reset_mask: {mask!r}; accepted: a boolean array of shape ({self.num_envs},) with at least one True"
             )
         return mask
+
+
+def _where(mask: NDArray[np.bool_], infos: Infos) -> Infos:
+    """Copies of the arrays in infos, with zeros outside the mask."""
+    return {
+        name: _where(mask, value) if isinstance(value, dict) else np.where(mask, value, np.zeros_like(value))
+        for name, value in infos.items()
+    }

@@ -19,7 +19,7 @@ from gpf.plume.kernels import announcing_compilation, kernel
 from gpf.plume.physics import advect, emit, move, place, start_wind, step_wind, wrap
 from gpf.plume.rewards import TERMS, reward
 from gpf.plume.rng import seed_streams
-from gpf.plume.scenario import ACTIONS, ROW, Scenario
+from gpf.plume.scenario import ROW, Scenario
 from gpf.plume.sensors import sense
 from gpf.plume.tokens import OBSERVATION_SIZES, tokenize
 
@@ -37,8 +37,10 @@ LANE = np.dtype(
 )
 """The state of a lane, but for its filaments and its random stream. Positions in m, angles in rad."""
 
-LANES_PER_THREAD = 256
+_LANES_PER_THREAD = 256
 """Fewer lanes than this are not worth waking another thread for."""
+_LANES_AT_A_TIME = 128
+"""Lanes that a thread steps before it looks for more."""
 
 
 @njit(error_model="numpy")
@@ -122,7 +124,7 @@ class World:
 
     Attributes:
         lanes: Structured array of `LANE`, shape (n,): where everything is.
-        filaments: Shape (n, 4, capacity); see `gpf.plume.physics`.
+        filaments: Shape (n, 3, capacity); see `gpf.plume.physics`.
         tokens: int64, shape (n, 3). raw: float32, shape (n, 5). The current observation, in both forms.
         rewards: float64, shape (n,). terms: float64, shape (n, 5), the reward's terms, named in `rewards.TERMS`.
         successes, terminations, truncations: bool, shape (n,), of the last step.
@@ -143,19 +145,24 @@ class World:
         if several and len(scenarios) != count:
             raise ValueError(f"scenario: {len(scenarios)} for {count} lanes; accepted: one, or one per lane")
         self.count = int(count)
-        self.threads = int(threads or max(1, min(_cores(), count // LANES_PER_THREAD)))
+        self.threads = int(threads or max(1, min(_cores(), count // _LANES_PER_THREAD)))
         capacity = max(s.filament_capacity for s in scenarios)
         self.rows = np.empty(count, ROW)
         self.rows[:] = [s.row() for s in scenarios] if several else scenarios[0].row()
         self.lanes = np.zeros(count, LANE)
         self.streams = np.zeros((count, 4), np.uint64)
-        self.filaments = np.zeros((count, 4, capacity))
+        self.filaments = np.zeros((count, 3, capacity))
         self.scratch = np.zeros((self.threads, 2, capacity))
         self.tokens = np.zeros((count, len(OBSERVATION_SIZES)), np.int64)
         self.raw = np.zeros((count, len(RAW)), np.float32)
         self.rewards = np.zeros(count)
         self.terms = np.zeros((count, len(TERMS)))
         self.successes, self.terminations, self.truncations = (np.zeros(count, np.bool_) for _ in range(3))
+        if not _step_lanes.signatures:
+            with announcing_compilation():  # no lane is touched: this only compiles, or loads what was compiled before
+                nothing = np.empty(0, np.int64)
+                self.begin(nothing)
+                _step_lanes(0, 0, False, nothing, *self._memory(0))
 
     def set_scenario(self, scenario: Scenario, indices: NDArray[np.int64] | None = None) -> None:
         """Let lanes (all, or those of `indices`) live in another scenario from now on; nothing is recompiled."""
@@ -173,29 +180,31 @@ class World:
 
     def begin(self, indices: NDArray[np.int64] | None = None) -> None:
         """Begin an episode in all lanes, or in those of `indices`."""
-        if indices is None:
-            indices = np.arange(self.count)
-        with announcing_compilation():
-            _begin_lanes(indices, *self._memory(self.scratch[0]))
+        _begin_lanes(np.arange(self.count) if indices is None else indices, *self._memory(0))
 
     def step(self, actions: NDArray[np.int64], restart: bool = False) -> None:
         """Step all lanes whose episode is running; the others begin anew if `restart`, or else are left alone."""
         if self.threads == 1:
-            with announcing_compilation():
-                _step_lanes(0, self.count, restart, actions, *self._memory(self.scratch[0]))
+            _step_lanes(0, self.count, restart, actions, *self._memory(0))
             return
-        bounds = [self.count * t // self.threads for t in range(self.threads + 1)]
-        slices = [
-            (bounds[t], bounds[t + 1], restart, actions, *self._memory(self.scratch[t])) for t in range(self.threads)
-        ]
-        others = [_pool(os.getpid(), self.threads - 1).submit(_step_lanes, *slice_) for slice_ in slices[1:]]
-        _step_lanes(*slices[0])
+        # Threads take the next few lanes whenever they are free, so that a thread that wakes late delays nobody.
+        starts = iter(range(0, self.count, _LANES_AT_A_TIME))
+
+        def work(thread: int) -> None:
+            memory = self._memory(thread)
+            for start in starts:
+                _step_lanes(start, min(start + _LANES_AT_A_TIME, self.count), restart, actions, *memory)
+
+        pool = _pool(self.threads - 1, os.getpid())
+        others = [pool.submit(work, thread) for thread in range(1, self.threads)]
+        work(0)
         for other in others:
             other.result()
 
-    def _memory(self, scratch: NDArray[np.float64]) -> tuple[Any, ...]:
+    def _memory(self, thread: int) -> tuple[Any, ...]:
+        """What the kernels work on, with scratch space for a thread."""
         return (
-            self.rows, self.lanes, self.streams, self.filaments, scratch, self.tokens, self.raw,
+            self.rows, self.lanes, self.streams, self.filaments, self.scratch[thread], self.tokens, self.raw,
             self.rewards, self.terms, self.successes, self.terminations, self.truncations,
         )  # fmt: skip
 
@@ -205,6 +214,6 @@ def _cores() -> int:
 
 
 @cache
-def _pool(process: int, workers: int) -> ThreadPoolExecutor:
+def _pool(workers: int, process: int) -> ThreadPoolExecutor:
     """Threads shared by all worlds of a process; a forked process must start its own."""
-    return ThreadPoolExecutor(workers, thread_name_prefix="gpf-plume")
+    return ThreadPoolExecutor(workers, thread_name_prefix=f"gpf-plume-{process}")

@@ -1,0 +1,48 @@
+"""The baselines on both presets, as a table.
+
+    python benchmarks/baselines.py [--episodes 2000] [--seed 0] [--write] [--json]
+
+`--write` puts the table into docs/plume.md.
+"""
+
+import argparse
+import json
+
+from documents import insert
+
+from gpf.navigation.evaluate import BLOCK, HELD_OUT, evaluate
+from gpf.navigation.policies import POLICIES, make_policy
+from gpf.plume.scenario import PRESETS, Scenario
+
+
+def main() -> None:
+    """Evaluate every baseline on every preset."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--episodes", type=int, default=2000)
+    parser.add_argument("--seed", type=int, default=0, help="block of held-out episodes")
+    parser.add_argument("--write", action="store_true", help="put the table into docs/plume.md")
+    parser.add_argument("--json", action="store_true", help="end with one JSON object")
+    arguments = parser.parse_args()
+    lines = [
+        "| scenario | policy | success [95 %] | mean steps | 5 / 50 / 95 % arrived by | SPL |",
+        "|---|---|---|---|---|---|",
+    ]
+    results = {}
+    for preset in PRESETS:
+        for name in POLICIES:
+            first_seed = HELD_OUT + arguments.seed * BLOCK
+            r = evaluate(make_policy(name), Scenario.preset(preset), arguments.episodes, first_seed).summary()
+            results[f"{preset}/{name}"] = r
+            rate = f"{r['success']:.2%} [{r['low']:.2%}, {r['high']:.2%}]"
+            arrived = " / ".join(f"{r[f'arrival_q{q}']:.0f}" for q in (5, 50, 95))
+            lines.append(f"| {preset} | {name} | {rate} | {r['mean_steps']:.0f} | {arrived} | {r['spl']:.3f} |")
+    table = "\n".join(lines)
+    print(table)
+    if arguments.write:
+        insert("docs/plume.md", "baselines", table)
+    if arguments.json:
+        print(json.dumps(results))
+
+
+if __name__ == "__main__":
+    main()

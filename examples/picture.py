@@ -1,0 +1,27 @@
+"""Draw the picture of the README: an episode of the cast-and-surge baseline, and the plume as it is at its end.
+
+python examples/picture.py [PATH]
+"""
+
+import sys
+from pathlib import Path
+
+from PIL import Image
+
+from gpf.navigation.evaluate import TUNING, film
+from gpf.navigation.policies import CastAndSurge
+from gpf.plume import Scenario
+
+
+def main() -> None:
+    """Walk one episode and keep its last frame."""
+    path = Path(sys.argv[1] if len(sys.argv) > 1 else "docs/images/plume.png")
+    *_, last = film(CastAndSurge(), Scenario.preset("paper"), TUNING + 6, every=10_000, pixels=640)
+    picture = Image.fromarray(last)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    picture.save(path, optimize=True)
+    print(f"{path}: {path.stat().st_size / 1000:.0f} kB")
+
+
+if __name__ == "__main__":
+    main()

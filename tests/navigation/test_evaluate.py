@@ -1,0 +1,124 @@
+import dataclasses
+
+import numpy as np
+import pytest
+
+from gpf.navigation import evaluate as module
+from gpf.navigation.evaluate import BLOCK, HELD_OUT, TUNING, Evaluation, evaluate, film
+from gpf.navigation.figures import evaluation_figure, save_figure
+from gpf.navigation.policies import CastAndSurge, Random, make_policy
+from gpf.plume import Scenario
+from gpf.plume.env import PlumeEnv
+
+REFERENCE = Scenario.preset("reference")
+
+
+def test_cast_and_surge_finds_nearly_every_source_and_random_walks_hardly_any():
+    found = evaluate(CastAndSurge(), REFERENCE, 2000).summary()
+    assert found["success"] >= 0.98
+    assert evaluate(Random(), REFERENCE, 600).summary()["success"] < 0.10
+
+
+def test_the_reactive_policy_steers_upwind_and_beats_chance():
+    assert evaluate(make_policy("reactive"), REFERENCE, 600).summary()["low"] > 0.08
+
+
+def test_results_do_not_depend_on_lanes_or_threads(monkeypatch):
+    short = dataclasses.replace(REFERENCE, max_steps=300)
+    whole = evaluate(CastAndSurge(), short, 100, threads=2)
+    monkeypatch.setattr(module, "LANES", 7)
+    pieces = evaluate(CastAndSurge(), short, 100, threads=1)
+    np.testing.assert_array_equal(whole.success, pieces.success)
+    np.testing.assert_array_equal(whole.steps, pieces.steps)
+
+
+def test_an_episode_is_that_of_the_single_environment_with_its_seed():
+    policy = CastAndSurge()
+    result = evaluate(policy, REFERENCE, 5, HELD_OUT + 10 * BLOCK)
+    env = PlumeEnv(REFERENCE, "raw")
+    for k in range(5):
+        seed = HELD_OUT + 10 * BLOCK + k
+        observation, info = env.reset(seed=seed)
+        assert info["distance"] == result.start_distance[k]
+        policy.begin([seed], REFERENCE)
+        action = np.zeros(1, np.int64)
+        steps, over = 0, False
+        while not over:
+            policy.act(observation[None], action)
+            observation, _, terminated, truncated, info = env.step(int(action[0]))
+            steps, over = steps + 1, terminated or truncated
+        assert (steps, info["success"]) == (result.steps[k], result.success[k])
+
+
+def test_summary_of_a_worked_example():
+    """Four episodes, 5 cm a step: straight in 50 steps (2.5 m), twice as long as needed, and two that never arrive."""
+    result = Evaluation(
+        success=np.array([True, True, False, False]),
+        steps=np.array([50, 100, 1200, 1200]),
+        start_distance=np.array([3.0, 3.0, 3.0, 5.0]),
+        scenario=REFERENCE,
+        seconds=2.0,
+        paths=[],
+    )
+    summary = result.summary()
+    assert summary["success"] == summary["never"] == 0.5
+    assert summary["mean_steps"] == 75.0
+    assert summary["arrival_q50"] == 75.0
+    assert summary["spl"] == pytest.approx((1.0 + 0.5) / 4)
+    assert summary["steps_per_second"] == 2550 / 2
+    assert summary["low"] < 0.5 < summary["high"]
+
+
+def test_summary_without_a_single_success_has_no_arrival_times():
+    blind = dataclasses.replace(REFERENCE, max_steps=5)
+    summary = evaluate(Random(), blind, 10).summary()
+    assert summary["success"] == 0.0
+    assert summary["mean_steps"] is summary["arrival_q50"] is None
+
+
+def test_paths_lead_from_the_start_to_the_source():
+    result = evaluate(CastAndSurge(), REFERENCE, 30, paths=20)
+    assert len(result.paths) == 20
+    for path, steps, start, success in zip(
+        result.paths, result.steps, result.start_distance, result.success, strict=False
+    ):
+        assert len(path) == steps + 1
+        assert np.hypot(*path[0]) == pytest.approx(start)
+        assert (np.hypot(*path[-1]) < 0.5) == success
+
+
+def test_progress_counts_up_to_all_episodes():
+    seen = []
+    result = evaluate(CastAndSurge(), REFERENCE, 40, progress=lambda done, found: seen.append((done, found)))
+    assert seen == sorted(seen)
+    assert seen[-1] == (40, result.success.sum())
+
+
+def test_seeds_of_held_out_and_tuning_episodes_never_meet_training():
+    training = 2**32  # the largest seed that a run takes
+    assert training < HELD_OUT
+    assert HELD_OUT + BLOCK * BLOCK <= TUNING
+
+
+def test_no_episodes_is_refused():
+    with pytest.raises(ValueError, match="^episodes: 0; accepted: at least 1$"):
+        evaluate(Random(), REFERENCE, 0)
+
+
+def test_a_film_shows_the_episode_to_its_end():
+    seed = HELD_OUT
+    steps = evaluate(CastAndSurge(), REFERENCE, 1, seed).steps[0]
+    frames = list(film(CastAndSurge(), REFERENCE, seed, every=10))
+    assert len(frames) == (steps + 9) // 10 + 1
+    assert (frames[0] != frames[-1]).any()
+
+
+def test_the_figure_shows_paths_and_arrival_times(tmp_path):
+    result = evaluate(CastAndSurge(), dataclasses.replace(REFERENCE, max_steps=200), 60, paths=40)
+    figure = evaluation_figure(result, "title")
+    found, lost, arrival = figure.axes
+    shown = [len(axes.lines) // 2 for axes in (found, lost)]  # a line and a start each, and the source
+    assert shown == [int(result.success[:40].sum()), int((~result.success[:40]).sum())]
+    assert arrival.lines[0].get_ydata()[-1] == pytest.approx(result.success.mean())
+    save_figure(figure, tmp_path / "figures" / "evaluation.png")
+    assert (tmp_path / "figures" / "evaluation.png").read_bytes().startswith(b"\x89PNG")

@@ -1,0 +1,130 @@
+import sys
+
+import gymnasium
+import numpy as np
+import pytest
+from PIL import Image
+
+import gpf  # noqa: F401 - registers the environments
+from gpf.plume.env import PlumeEnv
+from gpf.plume.render import Window, draw, save_animation
+from gpf.plume.vector_env import PlumeVectorEnv
+
+
+def frames(count=6):
+    env = PlumeEnv("reference", render_mode="rgb_array")
+    env.reset(seed=1)
+    for _ in range(count):
+        for _ in range(20):
+            env.step(0)
+        yield env.render()
+
+
+def test_a_frame_shows_plume_source_agent_and_path():
+    env = PlumeEnv("reference", render_mode="rgb_array")
+    env.reset(seed=1)
+    empty = env.render()
+    for _ in range(100):
+        env.step(0)
+    frame = env.render()
+    assert frame.shape == (480, 480, 3)
+    assert frame.dtype == np.uint8
+    lane = env.world.lanes[0]
+
+    def pixel(x, y):
+        return frame[round((20 - y) * 24), round(x * 24)].astype(int)
+
+    assert pixel(lane["source_x"], lane["source_y"])[1] > 90  # green
+    assert np.ptp(pixel(lane["x"], lane["y"])) > 20  # not background
+    assert (frame != empty).any(axis=2).mean() > 0.01  # the plume has come in
+    filament = env.world.filaments[0][:, lane["last"] - 15]
+    assert pixel(filament[0], filament[1]).sum() < empty[round((20 - filament[1]) * 24), round(filament[0] * 24)].sum()
+
+
+def test_a_domain_that_is_not_square_keeps_its_shape():
+    env = PlumeEnv({"height": 10.0, "width": 30.0}, render_mode="rgb_array")
+    env.reset(seed=0)
+    assert env.render().shape == (160, 480, 3)
+
+
+def test_every_lane_of_a_vector_environment_is_drawn():
+    env = PlumeVectorEnv(2, render_mode="rgb_array")
+    env.reset(seed=0)
+    for _ in range(30):
+        env.step(np.zeros(2, int))
+    first, second = env.render()
+    assert first.shape == second.shape == (480, 480, 3)
+    assert (first != second).any()
+    single = gymnasium.make("gpf/Plume-v0", render_mode="rgb_array")
+    single.reset(seed=1)
+    for _ in range(30):
+        single.step(0)
+    assert (single.render() == second).all()
+
+
+def test_a_window_without_a_display_says_so_and_goes_on(capsys):
+    env = PlumeEnv(render_mode="human")
+    env.reset(seed=0)
+    env.step(0)
+    env.close()
+    assert capsys.readouterr().err == "gpf: no display, so render_mode 'human' shows nothing; try 'rgb_array'\n"
+
+
+def test_a_window_shows_every_frame(monkeypatch):
+    """With a backend that can show, each frame of an episode reaches the figure."""
+    from matplotlib.backends import backend_registry
+
+    monkeypatch.setattr(backend_registry, "list_builtin", lambda kind: ["agg"])
+    window = Window(fps=1000)
+    monkeypatch.setattr(window._plt, "pause", lambda seconds: None)
+    for frame in frames(2):
+        window.show(frame)
+        assert (window._image.get_array() == frame).all()
+    window.close()
+
+
+def test_an_episode_is_saved_as_gif(tmp_path):
+    save_animation(frames(), tmp_path / "a" / "episode.gif")
+    with Image.open(tmp_path / "a" / "episode.gif") as image:
+        assert image.n_frames == 6
+        assert image.size == (480, 480)
+    assert [path.name for path in (tmp_path / "a").iterdir()] == ["episode.gif"]
+
+
+def test_an_episode_is_saved_as_mp4(tmp_path):
+    import imageio_ffmpeg
+
+    save_animation(frames(), tmp_path / "episode.mp4")
+    count, _ = imageio_ffmpeg.count_frames_and_secs(str(tmp_path / "episode.mp4"))
+    assert count == 6
+
+
+def test_an_animation_that_fails_leaves_the_old_file_alone(tmp_path):
+    path = tmp_path / "episode.gif"
+    path.write_bytes(b"old")
+
+    def broken():
+        yield from frames(1)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        save_animation(broken(), path)
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_other_endings_are_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"accepted: a path that ends in .gif or .mp4$"):
+        save_animation(frames(1), tmp_path / "episode.avi")
+
+
+def test_mp4_without_an_encoder_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
+    with pytest.raises(RuntimeError, match=r"pip install 'gpf-networks\[video\]', or write a .gif$"):
+        save_animation(frames(1), tmp_path / "episode.mp4")
+
+
+def test_drawing_needs_no_path():
+    env = PlumeEnv()
+    env.reset(seed=0)
+    assert draw(env.world, 0).shape == (480, 480, 3)
