@@ -91,7 +91,8 @@ def test_a_filament_contributes_within_the_cutoff_and_nothing_beyond():
 
 def test_radius_grows_with_the_square_root_of_age():
     world = world_of(sensor_noise=0.0, emission_rate=0.0, wind_speed=0.0, wind_speed_sigma=0.0, wind_speed_floor=0.0,
-                     speed=0.0, antenna_separation=0.0, antenna_forward=0.0, success_radius=1e-6, filament_mass=0.01)  # fmt: skip
+                     speed=0.0, antenna_separation=0.0, antenna_forward=0.0, success_radius=1e-6,
+                     filament_mass=0.01)  # fmt: skip
     lane = world.lanes[0]
     lane["last"] = 1
     world.filaments[0, :, 0] = lane["x"], lane["y"], 0
