@@ -34,8 +34,11 @@ def main() -> None:
             r = evaluate(make_policy(name), Scenario.preset(preset), arguments.episodes, first_seed).summary()
             results[f"{preset}/{name}"] = r
             rate = f"{r['success']:.2%} [{r['low']:.2%}, {r['high']:.2%}]"
-            arrived = " / ".join(f"{r[f'arrival_q{q}']:.0f}" for q in (5, 50, 95))
-            lines.append(f"| {preset} | {name} | {rate} | {r['mean_steps']:.0f} | {arrived} | {r['spl']:.3f} |")
+            steps, *arrived = (
+                "-" if r[key] is None else f"{r[key]:.0f}"
+                for key in ("mean_steps", "arrival_q5", "arrival_q50", "arrival_q95")
+            )
+            lines.append(f"| {preset} | {name} | {rate} | {steps} | {' / '.join(arrived)} | {r['spl']:.3f} |")
     table = "\n".join(lines)
     print(table)
     if arguments.write:

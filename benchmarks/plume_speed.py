@@ -50,6 +50,9 @@ def main() -> None:
             f"--reference: {arguments.reference} has no agent/env.py; accepted: a checkout of the authors' code"
         )
 
+    if arguments.write and arguments.reference is None:
+        parser.error("--write: needs --reference, which the table is about")
+
     cores = sorted(os.sched_getaffinity(0))
     on_one_core = {
         "vector environment": vector_contestant(arguments.lanes, 1),
@@ -79,7 +82,7 @@ def main() -> None:
     print_breakdown(arguments.lanes, 1e9 / statistics.median(speeds["vector environment"]))
     print_memory(MANY)
     print_compilation()
-    if arguments.write and arguments.reference is not None:
+    if arguments.write:
         insert("README.md", "speed", markdown(speeds, ratios))
     if arguments.json:
         print(json.dumps(ratios))

@@ -1,6 +1,6 @@
 """Tune the parameters of the cast-and-surge baseline, on seeds that no evaluation reports.
 
-    python benchmarks/tune_cast_and_surge.py [--draws 400] [--seed 0]
+    python benchmarks/tune_cast_and_surge.py [--draws 400] [--seed 0] [--json]
 
 Random draws, then the best of them perturbed. The score is success plus a tenth of SPL, averaged over both presets:
 reliability first, speed as the tie-break. Prints the parameters to put into `CastAndSurge`.
@@ -8,6 +8,7 @@ reliability first, speed as the tie-break. Prints the parameters to put into `Ca
 
 import argparse
 import dataclasses
+import json
 import math
 
 import numpy as np
@@ -36,6 +37,7 @@ def main() -> None:
     """Search, and print what was found."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--draws", type=int, default=400, help="random draws; half as many perturbations follow")
+    parser.add_argument("--json", action="store_true", help="end with one JSON object of parameters")
     parser.add_argument("--seed", type=int, default=0, help="seed of the search")
     arguments = parser.parse_args()
     rng = np.random.default_rng(arguments.seed)
@@ -50,6 +52,8 @@ def main() -> None:
     print(f"score on fresh tuning episodes: {score(winner, 20_000, block=21):.4f}")
     for name, value in dataclasses.asdict(winner).items():
         print(f"    {name}: float = {value:.3g}")
+    if arguments.json:
+        print(json.dumps(dataclasses.asdict(winner)))
 
 
 def draw(rng: np.random.Generator) -> CastAndSurge:

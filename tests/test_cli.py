@@ -48,6 +48,8 @@ def test_a_scenario_can_be_printed_changed_and_used(tmp_path):
         (("--episodes", "0"), "episodes: 0; accepted: 1 to 16777216"),
         (("--seed", "-1"), "seed: -1; accepted: 0 to 16777215"),
         (("--threads", "0"), "threads: 0; accepted"),
+        (("--paths", "-5"), "paths: -5; accepted: at least 0"),
+        (("--figure", "walk.jpg"), "figure: 'walk.jpg'; accepted: a path that ends in .png"),
         (("--animation", "walk.avi"), "animation: 'walk.avi'; accepted"),
     ],
 )
@@ -56,6 +58,19 @@ def test_a_users_mistake_ends_in_one_line(arguments, message, tmp_path):
     assert done.returncode == 2
     assert done.stderr.startswith(f"gpf: {message}")
     assert done.stderr.count("\n") == 1
+
+
+def test_names_are_printed_as_they_are(tmp_path):
+    (tmp_path / "[red]a$x_{$.json").write_text('{"max_steps": 3}')
+    done = gpf("evaluate", "--scenario", "[red]a$x_{$.json", "--episodes", "5", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "on [red]a$x_{$.json" in done.stdout
+
+
+def test_a_reader_that_has_had_enough_is_no_error(tmp_path):
+    command = f'"{sys.executable}" -m gpf scenario | true'
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, cwd=tmp_path)
+    assert done.stderr == ""
 
 
 def test_a_folder_that_cannot_be_written_ends_in_one_line(tmp_path):

@@ -1,11 +1,26 @@
 """Networks that grow, prune and freeze themselves while they learn, and an odour-plume world for them to learn in."""
 
+from typing import TYPE_CHECKING, Any
+
 import gymnasium
 
+if TYPE_CHECKING:
+    from gpf.network import MLP, GrowPruneFreeze, Rules, attach, load
+
 __version__ = "0.1.0"
+__all__ = ["MLP", "GrowPruneFreeze", "Rules", "attach", "load"]
 
 gymnasium.register(
     id="gpf/Plume-v0",
     entry_point="gpf.plume.env:PlumeEnv",
     vector_entry_point="gpf.plume.vector_env:PlumeVectorEnv",
 )
+
+
+def __getattr__(name: str) -> Any:
+    """Load what needs torch when it is first asked for, so that `import gpf` stays light."""
+    if name in __all__:
+        from gpf import network
+
+        return getattr(network, name)
+    raise AttributeError(f"module 'gpf' has no attribute {name!r}")

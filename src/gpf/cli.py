@@ -1,6 +1,7 @@
-"""The command line: `gpf evaluate`, and what later joins it."""
+"""Grow-prune-freeze networks and the odour-plume world."""
 
 import json
+import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +25,7 @@ class Evaluate:
     seed: int = 0
     """Which block of held-out episodes; no two blocks share one."""
     threads: int | None = None
-    """Threads to step with; None for one per core. The result is the same."""
+    """Threads to step with; None for one per core, where there are episodes enough. The result is the same."""
     figure: Path | None = None
     """Where to write the figure of trajectories and arrival times (PNG); None for runs/evaluate/POLICY-SCENARIO.png."""
     paths: int = 200
@@ -46,8 +47,15 @@ class Evaluate:
         policy, scenario = make_policy(self.policy), Scenario.of(self.scenario)
         if not 0 <= self.seed < BLOCK:
             raise ValueError(f"seed: {self.seed}; accepted: 0 to {BLOCK - 1}")
+        if self.paths < 0:
+            raise ValueError(f"paths: {self.paths}; accepted: at least 0")
+        figure = self.figure or Path("runs", "evaluate", f"{self.policy}-{Path(self.scenario).stem}.png")
+        if figure.suffix != ".png":
+            raise ValueError(f"figure: {str(figure)!r}; accepted: a path that ends in .png")
+        _check_writable(figure)
         if self.animation is not None:
             check_animation(self.animation)
+            _check_writable(self.animation)
         if not 1 <= self.episodes <= BLOCK:
             raise ValueError(f"episodes: {self.episodes}; accepted: 1 to {BLOCK}")
         first_seed = HELD_OUT + self.seed * BLOCK
@@ -56,7 +64,6 @@ class Evaluate:
                 policy, scenario, self.episodes, first_seed, threads=self.threads, paths=self.paths, progress=progress
             )
         summary = {"policy": self.policy, "scenario": self.scenario, "seed": self.seed, **result.summary()}
-        figure = self.figure or Path("runs", "evaluate", f"{self.policy}-{Path(self.scenario).stem}.png")
         rate = f"{summary['success']:.1%} [{summary['low']:.1%}, {summary['high']:.1%}]"
         save_figure(evaluation_figure(result, f"{self.policy} on {self.scenario}: {rate} of {self.episodes}"), figure)
         if self.animation is not None:
@@ -84,17 +91,26 @@ class ShowScenario:
         print(Scenario.of(self.scenario).to_json())
 
 
+def _check_writable(path: Path) -> None:
+    """Refuse a file that could not be written, before the work whose result it is to hold."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.is_dir() or not os.access(path.parent, os.W_OK):
+        raise ValueError(f"cannot write {str(path)!r}; accepted: a file in a folder that can be written to")
+
+
 def _print_summary(summary: dict[str, Any]) -> None:
     """An evaluation as a table."""
     from rich import box
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     def number(key: str, form: str = ".0f") -> str:
         value = summary[key]
         return "-" if value is None else format(value, form)
 
-    table = Table(box=box.SIMPLE, show_header=False, title=f"{summary['policy']} on {summary['scenario']}")
+    title = escape(f"{summary['policy']} on {summary['scenario']}")
+    table = Table(box=box.SIMPLE, show_header=False, title=title)
     quantiles = " / ".join(number(f"arrival_q{q}") for q in (5, 25, 50, 75, 95))
     for label, value in [
         ("success", f"{number('success', '.2%')}  [{number('low', '.2%')}, {number('high', '.2%')}], 95 % Wilson"),
@@ -116,6 +132,10 @@ def main() -> None:
     )
     try:
         command.run()
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever read our output has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
     except (ValueError, RuntimeError, OSError) as error:
         print(f"gpf: {error}", file=sys.stderr)
         sys.exit(2)

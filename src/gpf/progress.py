@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 def episode_progress(title: str, total: int) -> Iterator[Callable[[int, int], None]]:
     """A bar of finished episodes with the success rate so far; on stderr, and only on a terminal."""
     bar = Progress(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn("success {task.fields[success]}"),

@@ -16,7 +16,13 @@ REFERENCE = Scenario.preset("reference")
 def test_cast_and_surge_finds_nearly_every_source_and_random_walks_hardly_any():
     found = evaluate(CastAndSurge(), REFERENCE, 2000).summary()
     assert found["success"] >= 0.98
-    assert evaluate(Random(), REFERENCE, 600).summary()["success"] < 0.10
+    assert evaluate(Random(), REFERENCE, 2000).summary()["high"] < 0.10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("preset", "least"), [("paper", 0.99), ("reference", 0.995)])
+def test_cast_and_surge_over_many_more_episodes(preset, least):
+    assert evaluate(CastAndSurge(), Scenario.preset(preset), 50_000, HELD_OUT + BLOCK).summary()["low"] > least
 
 
 def test_the_reactive_policy_steers_upwind_and_beats_chance():
@@ -94,10 +100,23 @@ def test_progress_counts_up_to_all_episodes():
     assert seen[-1] == (40, result.success.sum())
 
 
-def test_seeds_of_held_out_and_tuning_episodes_never_meet_training():
-    training = 2**32  # the largest seed that a run takes
-    assert training < HELD_OUT
-    assert HELD_OUT + BLOCK * BLOCK <= TUNING
+def test_held_out_and_tuning_episodes_never_meet():
+    """The last block of held-out episodes that the command line takes ends before the tuning episodes begin."""
+    assert HELD_OUT + (BLOCK - 1) * BLOCK + BLOCK <= TUNING
+
+
+def test_spl_of_a_straight_walk_is_one_even_from_inside_the_radius():
+    near = dataclasses.replace(REFERENCE, start_distance_min=0.0, start_distance_max=0.3)
+    result = evaluate(Random(), near, 20)
+    assert result.success.all()
+    assert result.spl == 1.0
+
+
+def test_paths_are_shown_relative_to_the_wind():
+    turned = dataclasses.replace(REFERENCE, wind_direction=90.0, start_bearing=0.0)
+    for path in evaluate(Random(), dataclasses.replace(turned, max_steps=1), 5, paths=5).paths:
+        assert path[0, 0] > 2.9  # downwind, though that is +y
+        assert abs(path[0, 1]) < 1e-9
 
 
 def test_no_episodes_is_refused():

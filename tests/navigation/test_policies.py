@@ -102,8 +102,7 @@ def test_cast_and_surge_sweeps_across_the_wind_in_growing_legs():
     assert abs(x) < 1.0  # straight across: it stays where it met the plume
 
 
-def test_policies_do_not_see_the_state_of_the_world():
-    """They get raw observations only: two readings, wind and heading."""
+def test_all_policies_choose_actions_from_raw_observations_alone():
     for name in POLICIES:
         policy = make_policy(name)
         policy.begin([0, 1], SCENARIO)

@@ -106,6 +106,13 @@ def test_a_copy_goes_on_like_the_original():
             assert (mine == theirs).all()
 
 
+def test_an_environment_with_a_window_can_be_copied(capsys):
+    env = PlumeEnv(render_mode="human")
+    env.reset(seed=0)
+    copy.deepcopy(env).step(0)
+    assert "no display" in capsys.readouterr().err
+
+
 def test_arguments_survive_json():
     kwargs = {"scenario": {"preset": "reference", "max_steps": 7}, "observation": "onehot"}
     env = make(**json.loads(json.dumps(kwargs)))

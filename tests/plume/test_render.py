@@ -76,7 +76,8 @@ def test_a_window_shows_every_frame(monkeypatch):
 
     monkeypatch.setattr(backend_registry, "list_builtin", lambda kind: ["agg"])
     window = Window(fps=1000)
-    monkeypatch.setattr(window._plt, "pause", lambda seconds: None)
+    assert window.visible
+    monkeypatch.setattr("matplotlib.pyplot.pause", lambda seconds: None)
     for frame in frames(2):
         window.show(frame)
         assert (window._image.get_array() == frame).all()

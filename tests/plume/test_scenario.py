@@ -51,7 +51,15 @@ def test_a_dictionary_changes_fields_of_a_preset():
         ({"emission_rate": math.nan}, "emission_rate: nan; accepted: a finite number"),
         ({"emission_rate": 1e6}, "emission_rate: 1000000.0 is 100000 filaments a step; accepted: at most 20 a step"),
         ({"emission_rate": "5"}, "emission_rate: '5'; accepted: a finite number"),
-        ({"time_step": 0}, "time_step: 0; accepted: above 0"),
+        ({"time_step": 0}, "time_step: 0; accepted: at least 0.0001, at most 100"),
+        ({"success_radius": 0}, "success_radius: 0; accepted: above 0"),
+        ({"level_edges": "123456"}, "level_edges: '123456'; accepted: 6 increasing numbers"),
+        ({"preset": ["paper"]}, "scenario: unknown preset ['paper']; accepted: paper, reference"),
+        (
+            {"filament_lifetime": 1e12, "max_steps": 10**7},
+            "filament_lifetime: 1000000000000.0 at 5.0 filaments a second is 5,017,954 at once;"
+            " accepted: at most 100,000",
+        ),
         ({"max_steps": 1.5}, "max_steps: 1.5; accepted: a whole number"),
         ({"max_steps": 0}, "max_steps: 0; accepted: at least 1, at most 1e+07"),
         ({"shaping_discount": 1.1}, "shaping_discount: 1.1; accepted: at least 0, at most 1"),
@@ -68,6 +76,18 @@ def test_errors_name_field_value_and_what_is_accepted(values, message):
     with pytest.raises(ValueError) as error:  # noqa: PT011 - the message is compared whole
         Scenario.of(values)
     assert str(error.value) == message
+
+
+def test_a_number_too_large_for_a_float_is_refused():
+    with pytest.raises(ValueError, match="^wind_speed: 1000.*; accepted: a finite number$"):
+        Scenario(wind_speed=10**400)
+
+
+def test_a_path_may_be_a_path(tmp_path):
+    (tmp_path / "MINE.JSON").write_text(Scenario.preset("reference").to_json())
+    assert (
+        Scenario.of(tmp_path / "MINE.JSON") == Scenario.of(str(tmp_path / "MINE.JSON")) == Scenario.preset("reference")
+    )
 
 
 @pytest.mark.parametrize("given", ["nowhere", "missing.json", 3, None])
@@ -106,7 +126,7 @@ def test_every_field_reaches_the_kernels(spec):
         changed = value * 1.25 if value else 1.0
     if spec.name == "max_steps":
         changed = int(changed)
-    elif spec.name == "shaping_discount":
-        changed = 0.9
+    elif spec.name in ("shaping_discount", "around_angle"):
+        changed = 0.9 * value
     before, after = base.row(), dataclasses.replace(base, **{spec.name: changed}).row()
     assert any((before[name] != after[name]).any() for name in ROW.names)

@@ -120,12 +120,34 @@ def play(count, seeds, threads, steps=700, scenario="reference"):
     return seen
 
 
-def test_episodes_do_not_depend_on_number_order_or_threads():
+def test_episodes_do_not_depend_on_number_order_or_threads(monkeypatch):
+    monkeypatch.setattr("gpf.plume.world._LANES_AT_A_TIME", 2)  # so that several threads do find work
     seeds = [3, 1, 4, 15, 9, 2, 6, 5]
     whole = play(8, seeds, threads=1)
     for other in (play(8, seeds, threads=3), play(8, seeds[::-1], threads=1), play(3, seeds[2:5], threads=2)):
         for seed, history in other.items():
             assert history == whole[seed]
+
+
+def test_all_threads_work(monkeypatch):
+    import threading
+
+    from gpf.plume import world as module
+
+    plain, seen = module._step_lanes, set()
+
+    def spy(*arguments):
+        seen.add(threading.get_ident())
+        plain(*arguments)
+
+    world = World(2048, threads=3)
+    world.seed(range(2048))
+    world.begin()
+    monkeypatch.setattr(module, "_step_lanes", spy)
+    for _ in range(50):
+        world.step(np.zeros(2048, np.int64))
+    assert len(seen) == 3
+    assert (world.lanes["step"] == 50).all()
 
 
 def test_lanes_may_live_in_different_scenarios_and_change_them_without_recompiling():
@@ -234,6 +256,71 @@ def test_without_autoreset_a_finished_lane_must_be_reset():
         env.step([0, 0])
     env.reset(options={"reset_mask": np.array([True, False])})
     assert env.world.lanes["step"].tolist() == [0, 1]
+
+
+def test_lanes_outside_the_first_reset_mask_are_alive_and_differ():
+    env = PlumeVectorEnv(3, "reference", "raw")
+    env.reset(seed=0, options={"reset_mask": np.array([True, False, False])})
+    for _ in range(30):
+        observations, *_ = env.step(np.zeros(3, int))
+    assert len({observation.tobytes() for observation in observations}) == 3
+    single = PlumeEnv("reference", "raw")
+    single.reset(seed=0)
+    for _ in range(30):
+        observation, *_ = single.step(0)
+    np.testing.assert_array_equal(observations[0], observation)
+
+
+def test_read_only_actions_need_no_other_compilation():
+    from gpf.plume.world import _step_lanes
+
+    env = PlumeVectorEnv(4)
+    env.reset(seed=0)
+    env.step(np.zeros(4, int))
+    compiled = len(_step_lanes.signatures)
+    env.step(np.broadcast_to(np.int32(1), 4))
+    assert len(_step_lanes.signatures) == compiled
+
+
+def test_infos_cannot_change_the_environment():
+    env = PlumeVectorEnv(2)
+    _, infos = env.reset(seed=0)
+    infos["_success"][:] = False
+    *_, infos = env.step(np.zeros(2, int))
+    with pytest.raises(ValueError, match="read-only"):
+        infos["_success"][0] = False
+    env.reset()
+    assert env.world.lanes["step"].tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, "1", [1, None], [1, -2], [0.5, 1]])
+def test_a_bad_seed_is_refused_and_changes_nothing(seed):
+    env = PlumeVectorEnv(2)
+    env.reset(seed=5)
+    before = env.world.streams.copy(), env.np_random.bit_generator.state
+    with pytest.raises(ValueError, match="^seed: .*; accepted: a whole number of at least 0$"):
+        env.reset(seed=seed)
+    assert (env.world.streams == before[0]).all()
+    assert env.np_random.bit_generator.state == before[1]
+
+
+@pytest.mark.parametrize("seed", [np.uint8(255), np.int64(2**63 - 1), 2**70])
+def test_any_kind_of_whole_number_is_a_seed(seed):
+    env = PlumeVectorEnv(2, observation="raw")
+    observations, _ = env.reset(seed=seed)
+    for i in range(2):
+        np.testing.assert_array_equal(observations[i], PlumeEnv(observation="raw").reset(seed=int(seed) + i)[0])
+
+
+def test_an_unknown_option_is_refused():
+    with pytest.raises(ValueError, match="^options: unknown 'mask'; accepted: 'reset_mask'$"):
+        PlumeVectorEnv(2).reset(options={"mask": np.ones(2, bool)})
+
+
+def test_a_scenario_outside_the_observation_space_is_refused():
+    env = PlumeVectorEnv(2, observation="raw")
+    with pytest.raises(ValueError, match=r"^sensor_saturation: 100.0; accepted: at most 1.0"):
+        env.set_scenario({"sensor_saturation": 100.0})
 
 
 @pytest.mark.parametrize("mask", [np.zeros(2, bool), np.ones(3, bool), np.ones(2), [True, True]])

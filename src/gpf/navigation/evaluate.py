@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from gpf.navigation.policies import Policy
 from gpf.navigation.statistics import wilson
 from gpf.plume.scenario import Scenario
-from gpf.plume.world import World
+from gpf.plume.world import World, cores
 
 if TYPE_CHECKING:
     from gpf.plume.render import Frame
@@ -26,8 +26,8 @@ TUNING = 1 << 52
 """First seed of the episodes on which baselines are tuned, which are never reported."""
 BLOCK = 1 << 24
 """Number of seeds in a block of episodes."""
-LANES = 1024
-"""Episodes that run side by side."""
+LANES = max(1024, 256 * cores())
+"""Episodes that run side by side: enough to keep all cores busy."""
 
 Progress = Callable[[int, int], None]
 """Called with the number of finished episodes and of those of them that found the source."""
@@ -47,7 +47,7 @@ class Evaluation:
     seconds: float
     """Wall-clock time."""
     paths: list[NDArray[np.float64]]
-    """Of the first few episodes: positions relative to the source, m, shape (steps + 1, 2)."""
+    """Of the first few episodes: positions downwind of the source and to the left of that, m, shape (steps + 1, 2)."""
 
     @property
     def episodes(self) -> int:
@@ -63,10 +63,9 @@ class Evaluation:
     def spl(self) -> float:
         """Success weighted by path length (Anderson et al. 2018): 1 for a straight walk to the source every time."""
         stride = self.scenario.speed * self.scenario.time_step
-        shortest = np.maximum(0.0, self.start_distance - self.scenario.success_radius)
-        walked = np.maximum(self.steps * stride, shortest)
-        ratio = np.divide(shortest, walked, out=np.ones_like(walked), where=walked > 0.0)
-        return float(np.mean(self.success * ratio))
+        shortest = np.ceil((self.start_distance - self.scenario.success_radius) / stride) if stride else self.steps
+        shortest = np.clip(shortest, 1, self.steps)  # steps of a straight walk, of which there is at least one
+        return float(np.mean(self.success * shortest / self.steps))
 
     def summary(self) -> dict[str, float | int | None]:
         """The figures that are reported; arrival times are those of successful episodes."""
@@ -165,6 +164,7 @@ def _warm_up(policy: Policy, scenario: Scenario) -> None:
 
 
 def _relative(world: World, count: int) -> NDArray[np.float64]:
-    """Positions of the first lanes relative to their sources, shape (count, 2)."""
-    lanes = world.lanes[:count]
-    return np.stack([lanes["x"] - lanes["source_x"], lanes["y"] - lanes["source_y"]], axis=1)
+    """Positions of the first lanes downwind of their sources, and to the left of that, shape (count, 2)."""
+    lanes, wind = world.lanes[:count], world.rows["wind_direction"][:count]
+    x, y = lanes["x"] - lanes["source_x"], lanes["y"] - lanes["source_y"]
+    return np.stack([x * np.cos(wind) + y * np.sin(wind), y * np.cos(wind) - x * np.sin(wind)], axis=1)

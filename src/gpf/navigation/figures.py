@@ -15,7 +15,7 @@ _FOUND, _LOST, _SOURCE = "#2f5d8c", "#ab3742", "#1e7a54"
 def evaluation_figure(result: Evaluation, title: str) -> Figure:
     """Where the agent walked when it found the source, where when it did not, and how long it took to arrive."""
     figure = Figure(figsize=(13, 4.4), layout="constrained")
-    figure.suptitle(title)
+    figure.suptitle(title, parse_math=False)
     found, lost, arrival = figure.subplots(1, 3, width_ratios=(1, 1, 1.1))
     paths = list(zip(result.paths, result.success, strict=False))
     _draw_paths(found, [path for path, success in paths if success], "found the source", _FOUND)
@@ -31,8 +31,11 @@ def save_figure(figure: Figure, path: Path) -> None:
     """Write a figure as PNG; an existing file is replaced at the very end."""
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f".{path.name}")
-    figure.savefig(unfinished, dpi=130, format="png")
-    unfinished.replace(path)
+    try:
+        figure.savefig(unfinished, dpi=130, format="png")
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
 
 
 def _draw_paths(axes: Axes, paths: list[NDArray[np.float64]], outcome: str, colour: str) -> None:
@@ -41,8 +44,8 @@ def _draw_paths(axes: Axes, paths: list[NDArray[np.float64]], outcome: str, colo
         axes.plot(*path[0], ".", color=colour, markersize=4)
     axes.plot(0.0, 0.0, "o", color=_SOURCE, markersize=7, zorder=3)
     axes.set_title(f"{len(paths)} shown that {outcome}", fontsize=10)
-    axes.set_xlabel("x from the source, m (mean wind blows to +x)")
-    axes.set_ylabel("y, m")
+    axes.set_xlabel("downwind of the source, m")
+    axes.set_ylabel("across the mean wind, m")
     axes.set_aspect("equal", adjustable="box")
 
 

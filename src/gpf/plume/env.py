@@ -1,5 +1,6 @@
 """The plume world as a Gymnasium environment."""
 
+import operator
 from typing import Any
 
 import gymnasium
@@ -74,6 +75,7 @@ class PlumeEnv(gymnasium.Env[NDArray[Any], np.int64]):
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[Any], dict[str, Any]]:
         """Begin an episode. With a seed, it and all that follow without one are determined by it."""
+        seed = None if seed is None else checked_seed(seed)
         super().reset(seed=seed)
         if seed is not None:
             self.world.seed([seed])
@@ -113,6 +115,9 @@ class PlumeEnv(gymnasium.Env[NDArray[Any], np.int64]):
             self._window.close()
             self._window = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_window": None}  # a copy opens a window of its own
+
     def _observation(self) -> NDArray[Any]:
         if self.observation == "tokens":
             return self.world.tokens[0].copy()
@@ -139,7 +144,19 @@ class PlumeEnv(gymnasium.Env[NDArray[Any], np.int64]):
 
             if self._window is None:
                 self._window = Window(self.metadata["render_fps"])
-            self._window.show(draw(self.world, 0, self._path))
+            if self._window.visible:
+                self._window.show(draw(self.world, 0, self._path))
+
+
+def checked_seed(seed: Any) -> int:
+    """A seed as a plain number, or an error that says what is accepted."""
+    try:
+        value = operator.index(seed)
+    except TypeError:
+        value = -1
+    if value < 0:
+        raise ValueError(f"seed: {seed!r}; accepted: a whole number of at least 0")
+    return value
 
 
 def check_render_mode(mode: str | None, modes: list[str]) -> None:

@@ -17,9 +17,13 @@ def kernel(function: Callable[..., Any]) -> Any:
     """Compile a function that Python calls: without the interpreter lock, and cached on disk for later processes.
 
     Numba's cache looks only at the file of the function itself. Ours call functions of other files, so the cache is
-    told to compare a digest of all sources of the function's package instead.
+    told to compare a digest of all sources of the plume world and of the function's own package instead. Where nothing
+    can be cached (no folder is writable), every process compiles.
     """
-    dispatcher = numba.njit(cache=True, nogil=True)(function)
+    try:
+        dispatcher = numba.njit(cache=True, nogil=True)(function)
+    except RuntimeError:
+        return numba.njit(nogil=True)(function)
     dispatcher._cache._cache_file._source_stamp = _digest(Path(function.__code__.co_filename).parent)
     return dispatcher
 
@@ -36,7 +40,7 @@ def fma(typing_context, a, b, c):
 
 def _digest(folder: Path) -> str:
     digest = hashlib.sha256(numba.__version__.encode())
-    for path in sorted(folder.glob("*.py")):
+    for path in sorted({*Path(__file__).parent.glob("*.py"), *folder.glob("*.py")}):
         digest.update(path.read_bytes())
     return digest.hexdigest()
 

@@ -111,9 +111,8 @@ class Window:
         import matplotlib.pyplot as plt
         from matplotlib.backends import BackendFilter, backend_registry
 
-        self._plt = plt
         self._pause = 1.0 / fps
-        self._image = None
+        self.visible = False
         if plt.get_backend().lower() not in backend_registry.list_builtin(BackendFilter.INTERACTIVE):
             print("gpf: no display, so render_mode 'human' shows nothing; try 'rgb_array'", file=sys.stderr)
             return
@@ -122,19 +121,22 @@ class Window:
         self._figure.subplots_adjust(0, 0, 1, 1)
         self._image = axes.imshow(np.zeros((PIXELS, PIXELS, 3), np.uint8))
         self._due = time.monotonic()
+        self.visible = True
 
     def show(self, frame: Frame) -> None:
         """Show a frame, and wait until the next one is due."""
-        if self._image is None:
-            return
+        import matplotlib.pyplot as plt
+
         self._image.set_data(frame)
         self._due = max(self._due + self._pause, time.monotonic() + 1e-3)
-        self._plt.pause(self._due - time.monotonic())
+        plt.pause(self._due - time.monotonic())
 
     def close(self) -> None:
         """Close the window."""
-        if self._image is not None:
-            self._plt.close(self._figure)
+        if self.visible:
+            import matplotlib.pyplot as plt
+
+            plt.close(self._figure)
 
 
 def save_animation(frames: Iterable[Frame], path: str | Path, fps: int = 20) -> None:

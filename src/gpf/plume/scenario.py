@@ -46,7 +46,7 @@ class Scenario:
     """Extent of the domain along x, m."""
     height: float = _positive(20.0)
     """Extent of the domain along y, m."""
-    time_step: float = _positive(0.1)
+    time_step: float = _number(0.1, 1e-4, 100.0)
     """Duration of a step, s."""
 
     emission_rate: float = _not_negative(5.0)
@@ -96,6 +96,8 @@ class Scenario:
     """Speed of the agent, m/s."""
     turn_angle: float = _number(15.0, 0.0, 180.0)
     """Turn of the actions `left` and `right`, deg."""
+    around_angle: float = _number(180.0, 0.0, 180.0)
+    """Turn of the action `around`, deg."""
     cast_angle: float = _number(30.0, 0.0, 180.0)
     """Turn of the actions `cast left` and `cast right`, deg."""
 
@@ -150,6 +152,11 @@ class Scenario:
                 f"emission_rate: {self.emission_rate} is {self.emission_rate * self.time_step:g} filaments a step;"
                 " accepted: at most 20 a step"
             )
+        if self.filament_capacity > 100_000:
+            raise ValueError(
+                f"filament_lifetime: {self.filament_lifetime} at {self.emission_rate} filaments a second is"
+                f" {self.filament_capacity:,} at once; accepted: at most 100,000"
+            )
         if self.wind_correlation_time < self.time_step:
             raise ValueError(
                 f"wind_correlation_time: {self.wind_correlation_time}; accepted: at least time_step ({self.time_step})"
@@ -163,20 +170,22 @@ class Scenario:
     @classmethod
     def preset(cls, name: str) -> "Scenario":
         """The scenario of that name: `paper` (the text, made consistent) or `reference` (the authors' code)."""
-        if name not in PRESETS:
+        if not isinstance(name, str) or name not in PRESETS:
             raise ValueError(f"scenario: unknown preset {name!r}; accepted: {', '.join(PRESETS)}")
         return cls(**PRESETS[name])
 
     @classmethod
-    def of(cls, scenario: "Scenario | str | dict[str, Any]") -> "Scenario":
+    def of(cls, scenario: "Scenario | str | Path | dict[str, Any]") -> "Scenario":
         """A scenario from what a user may give: itself, a preset's name, a path to JSON, or a dictionary of fields.
 
         A dictionary may name a `preset` to start from; otherwise it starts from `paper`.
         """
         if isinstance(scenario, cls):
             return scenario
+        if isinstance(scenario, Path) or (isinstance(scenario, str) and scenario.lower().endswith(".json")):
+            return cls.from_json(Path(scenario))
         if isinstance(scenario, str):
-            return cls.from_json(Path(scenario)) if scenario.endswith(".json") else cls.preset(scenario)
+            return cls.preset(scenario)
         if not isinstance(scenario, dict):
             raise ValueError(
                 f"scenario: {scenario!r}; accepted: a Scenario, a preset's name, a path to a .json file or a dictionary"
@@ -213,7 +222,8 @@ class Scenario:
     @property
     def filament_capacity(self) -> int:
         """How many filaments a lane must hold: eight standard deviations above the greatest mean number alive."""
-        mean = self.emission_rate * (self.filament_lifetime + self.time_step)
+        lifetime = min(self.filament_lifetime, self.max_steps * self.time_step)
+        mean = self.emission_rate * (lifetime + self.time_step)
         return 64 + math.ceil(mean + 8.0 * math.sqrt(mean))  # 64: room to append between two compactions
 
     def row(self) -> Any:
@@ -222,7 +232,7 @@ class Scenario:
         alpha = self.time_step / self.wind_correlation_time
         turn, cast = math.radians(self.turn_angle), math.radians(self.cast_angle)
         values = {
-            "turns": (0.0, turn, -turn, math.pi, cast, -cast),
+            "turns": (0.0, turn, -turn, math.radians(self.around_angle), cast, -cast),
             "stride": self.speed * self.time_step,
             "emission_mean": self.emission_rate * self.time_step,
             "emission_none": math.exp(-self.emission_rate * self.time_step),
@@ -278,7 +288,7 @@ def _checked(spec: "dataclasses.Field[Any]", value: Any) -> Any:
     whole = spec.type is int
     low, high, above = (spec.metadata[key] for key in ("low", "high", "above"))
     is_number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-    if not is_number or not math.isfinite(value) or (whole and value != int(value)):
+    if not is_number or not abs(value) < 1e300 or (whole and value != int(value)):
         raise ValueError(f"{spec.name}: {value!r}; accepted: a {'whole' if whole else 'finite'} number")
     if not low <= value <= high or (above and value == low):
         bounds = [f"{'above' if above else 'at least'} {low:g}"] * (low > -math.inf) + [f"at most {high:g}"] * (
@@ -290,8 +300,8 @@ def _checked(spec: "dataclasses.Field[Any]", value: Any) -> Any:
 
 def _checked_edges(value: Any) -> tuple[float, ...]:
     try:
-        edges = tuple(float(edge) for edge in value)
-    except (TypeError, ValueError):
+        edges = () if isinstance(value, str) else tuple(float(edge) for edge in value)
+    except (TypeError, ValueError, OverflowError):
         edges = ()
     ordered = all(a < b for a, b in zip((-math.inf, *edges), (*edges, math.inf), strict=True))
     if len(edges) != LEVELS - 1 or not ordered:

@@ -10,7 +10,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from gpf.plume.env import PlumeEnv, check_render_mode
+from gpf.plume.env import PlumeEnv, check_render_mode, checked_seed
 from gpf.plume.observations import observation_space
 from gpf.plume.rewards import TERMS
 from gpf.plume.scenario import ACTIONS, Scenario
@@ -74,6 +74,8 @@ class PlumeVectorEnv(VectorEnv[NDArray[Any], NDArray[np.int64], NDArray[Any]]):
         self._onehot = np.zeros((self.num_envs, ONEHOT_SIZE), np.float32)
         self._begun = False
         self._everywhere = np.ones(self.num_envs, np.bool_)
+        self._everywhere.setflags(write=False)  # it is handed out in infos
+        self._actions = np.zeros(self.num_envs, np.int64)
         self._paths: list[list[tuple[float, float]]] = [[] for _ in range(self.num_envs)]
         self._adopt(buffers or {})
 
@@ -105,16 +107,14 @@ class PlumeVectorEnv(VectorEnv[NDArray[Any], NDArray[np.int64], NDArray[Any]]):
 
         Lane i is seeded with `seed + i`, or with the i-th of several seeds; without a seed, streams go on.
         """
-        mask = self._everywhere if options is None else self._checked_mask(options.get("reset_mask", self._everywhere))
+        mask = self._checked_mask(options or {})
+        seeds = None if seed is None else self._checked_seeds(seed)
         indices = np.flatnonzero(mask)
-        if seed is not None:
-            seeds = [seed + i for i in range(self.num_envs)] if isinstance(seed, int | np.integer) else list(seed)
-            if len(seeds) != self.num_envs:
-                raise ValueError(f"seed: {len(seeds)} seeds; accepted: one, or one per lane ({self.num_envs})")
-            super().reset(seed=int(seeds[0]))
-            self.world.seed([seeds[i] for i in indices], indices)
-        elif not self._begun:
+        super().reset(seed=None if seeds is None else seeds[0])
+        if not self._begun:
             self.world.seed(self.np_random.integers(2**63, size=self.num_envs).tolist())
+        if seeds is not None:
+            self.world.seed([seeds[i] for i in indices], indices)
         self.world.begin(indices)
         self._begun = True
         if self.render_mode is not None:
@@ -139,7 +139,14 @@ class PlumeVectorEnv(VectorEnv[NDArray[Any], NDArray[np.int64], NDArray[Any]]):
 
     def set_scenario(self, scenario: str | dict[str, Any] | Scenario, lanes: NDArray[np.int64] | None = None) -> None:
         """Let lanes (all, or those of these indices) live in another scenario from now on."""
-        self.world.set_scenario(Scenario.of(scenario), lanes)
+        new = Scenario.of(scenario)
+        strongest = float(max(self.world.rows["sensor_saturation"]))
+        if new.sensor_saturation > strongest:
+            raise ValueError(
+                f"sensor_saturation: {new.sensor_saturation}; accepted: at most {strongest}, on which the observation"
+                " space was built"
+            )
+        self.world.set_scenario(new, lanes)
 
     def render(self) -> tuple[NDArray[np.uint8], ...] | None:
         """An image of every lane, in mode `rgb_array`."""
@@ -202,15 +209,30 @@ class PlumeVectorEnv(VectorEnv[NDArray[Any], NDArray[np.int64], NDArray[Any]]):
             raise ValueError(
                 f"actions: {array[lane]} in lane {lane}; accepted: whole numbers from 0 to {len(ACTIONS) - 1}"
             )
-        return np.ascontiguousarray(array, np.int64)
+        self._actions[:] = array
+        return self._actions
 
-    def _checked_mask(self, mask: Any) -> NDArray[np.bool_]:
+    def _checked_mask(self, options: dict[str, Any]) -> NDArray[np.bool_]:
+        unknown = options.keys() - {"reset_mask"}
+        if unknown:
+            raise ValueError(f"options: unknown {', '.join(map(repr, unknown))}; accepted: 'reset_mask'")
+        mask = options.get("reset_mask", self._everywhere)
         fits = isinstance(mask, np.ndarray) and mask.shape == (self.num_envs,) and mask.dtype == np.bool_
         if not fits or not mask.any():
             raise ValueError(
                 f"reset_mask: {mask!r}; accepted: a boolean array of shape ({self.num_envs},) with at least one True"
             )
-        return mask
+        return mask.copy()
+
+    def _checked_seeds(self, seed: Any) -> list[int]:
+        """One seed per lane."""
+        several = isinstance(seed, Sequence | np.ndarray) and not isinstance(seed, str)
+        if several and len(seed) != self.num_envs:
+            raise ValueError(f"seed: {len(seed)} seeds; accepted: one, or one per lane ({self.num_envs})")
+        if several:
+            return [checked_seed(one) for one in seed]
+        first = checked_seed(seed)
+        return [first + i for i in range(self.num_envs)]
 
 
 def _where(mask: NDArray[np.bool_], infos: Infos) -> Infos:

@@ -104,16 +104,16 @@ def _step_lanes(
     """Step lanes `start` to `stop`; where an episode is over, begin another (`restart`) or leave the lane alone."""
     for i in range(start, stop):
         success = timeout = False
-        rewards[i] = 0.0
         if lanes[i].running:
             rewards[i], success, timeout = step(
                 rows[i], lanes[i], streams[i], filaments[i], scratch, actions[i], terms[i]
             )
-            observe(rows[i], lanes[i], tokens[i], raw[i])
-        elif restart:
+        else:
+            rewards[i] = 0.0
             terms[i] = 0.0
-            begin(rows[i], lanes[i], streams[i], filaments[i], scratch)
-            observe(rows[i], lanes[i], tokens[i], raw[i])
+            if restart:
+                begin(rows[i], lanes[i], streams[i], filaments[i], scratch)
+        observe(rows[i], lanes[i], tokens[i], raw[i])
         successes[i] = success
         truncations[i] = timeout
         terminations[i] = success or (timeout and rows[i].timeout_terminates != 0.0)
@@ -145,7 +145,7 @@ class World:
         if several and len(scenarios) != count:
             raise ValueError(f"scenario: {len(scenarios)} for {count} lanes; accepted: one, or one per lane")
         self.count = int(count)
-        self.threads = int(threads or max(1, min(_cores(), count // _LANES_PER_THREAD)))
+        self.threads = int(threads or max(1, min(cores(), count // _LANES_PER_THREAD)))
         capacity = max(s.filament_capacity for s in scenarios)
         self.rows = np.empty(count, ROW)
         self.rows[:] = [s.row() for s in scenarios] if several else scenarios[0].row()
@@ -170,7 +170,7 @@ class World:
         if scenario.filament_capacity > capacity:
             raise ValueError(
                 f"scenario: needs {scenario.filament_capacity} filaments a lane and there is room for {capacity};"
-                " accepted: a scenario with no higher emission_rate x filament_lifetime than at the start"
+                " accepted: one that releases no more filaments in a lifetime than those at the start"
             )
         self.rows[slice(None) if indices is None else indices] = scenario.row()
 
@@ -209,7 +209,8 @@ class World:
         )  # fmt: skip
 
 
-def _cores() -> int:
+def cores() -> int:
+    """Number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

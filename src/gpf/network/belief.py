@@ -1,0 +1,23 @@
+"""Belief in a weight (Eq. 2): rises while the weight is large or its unit active, and stays below 1."""
+
+import torch
+from torch import Tensor
+
+HIGHEST = 1.0 - 2.0**-24
+"""The largest belief in a weight that can still change: the float32 next to 1, which means frozen."""
+
+
+def raised(belief: Tensor, weight: Tensor, threshold: float, increment: float, active: Tensor | None = None) -> Tensor:
+    """Belief after an epoch, given the weights at its end.
+
+    Args:
+        belief: Belief so far, of the weight's shape.
+        weight: The weights.
+        threshold: Absolute weight above which belief rises.
+        increment: By how much.
+        active: Which units were active, broadcastable to the weight; belief in all weights into them rises.
+    """
+    rises = weight.abs() > threshold
+    if active is not None:
+        rises = rises | active
+    return torch.clamp(belief + increment * rises, max=HIGHEST)

@@ -1,0 +1,452 @@
+"""GrowPruneFreeze: decides when; asks the rules, then calls the surgery, and keeps the log."""
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from gpf.network import belief, freezing, growth, pruning, surgery
+from gpf.network.events import Event, Frozen, Grown, Pruned, Shape, Thawed, Undone
+from gpf.network.initialisers import initialise
+from gpf.network.layer import Layer, Weight
+from gpf.network.moments import keeps_second_moment, leaves_zeros_alone, second_moment
+from gpf.network.rules import Rules, batch_size
+from gpf.network.wrappers import is_distributed, renew, unwrap
+
+BlockFactory = Callable[[int], nn.Module]
+
+
+def attach(
+    model: nn.Module,
+    optimizer: Optimizer,
+    stack: str = "layers",
+    block: BlockFactory | None = None,
+    rules: Rules | None = None,
+) -> "GrowPruneFreeze":
+    """Let a model's stack of blocks grow, prune and freeze while an optimizer trains it.
+
+    Training code stays as it is: masks and statistics ride on hooks. Call `end_epoch` with a metric now and then.
+
+    Args:
+        model: Any module with a stack of like blocks, or DistributedDataParallel or torch.compile around one.
+        optimizer: The optimizer that trains it.
+        stack: Path to the `Sequential` or `ModuleList` that holds the blocks.
+        block: Makes a new block, given its place in the stack; the model's own `make_block` if not given.
+        rules: When to do what.
+
+    >>> import torch, gpf
+    >>> model = gpf.MLP(inputs=22, width=64, outputs=6)
+    >>> optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    >>> net = gpf.attach(model, optimizer, rules=gpf.Rules(grow_patience=2, max_depth=3))
+    >>> [str(event) for loss in (1.0, 1.0, 1.0) for event in net.end_epoch(loss)]  # doctest: +ELLIPSIS
+    ['epoch 3: grown layer 1 (improved 0 < 0.001 over 2 epochs); depth 1 -> 2, ...']
+    """
+    bare = unwrap(model)
+    if block is None:
+        block = getattr(bare, "make_block", None)
+        if block is None:
+            raise ValueError(f"block: none given and {type(bare).__name__} has no make_block; accepted: block=f(depth)")
+    return GrowPruneFreeze(bare, optimizer, stack, block, rules or Rules(), is_distributed(model))
+
+
+@dataclass
+class Plateau:
+    """The metric so far, as the growth rule sees it."""
+
+    before: float | None = None
+    """Best value before the window."""
+    window: list[float] = field(default_factory=list)
+    """Values since the last growth, at most as many as patience."""
+    cooldown: int = 0
+    """Epochs left in which a new layer settles."""
+    hold: int = 0
+    """Epochs left, after an undone growth, in which none is tried again."""
+
+    def after(self, metric: float, rules: Rules, warm: bool) -> "Plateau":
+        """The same, one epoch on."""
+        window, best = list(self.window), self.before
+        settling = self.cooldown > 0 or not warm
+        window.append(metric)
+        while window and (settling or len(window) > (rules.grow_patience or 0)):
+            best = growth.best([window.pop(0)] + ([] if best is None else [best]), rules.mode)
+        return Plateau(best, window, max(0, self.cooldown - 1), max(0, self.hold - 1))
+
+    def restarted(self, rules: Rules) -> "Plateau":
+        """The same, with all values before the window."""
+        values = [*self.window, *([] if self.before is None else [self.before])]
+        return Plateau(growth.best(values, rules.mode) if values else None, [], rules.grow_cooldown, self.hold)
+
+
+class GrowPruneFreeze:
+    """A model that grows, prunes and freezes itself; made by `attach` or `load`.
+
+    Attributes:
+        model: The model, without wrappers.
+        optimizer: Its optimizer; None after loading a checkpoint that has none.
+        events: All events so far, oldest first.
+        epoch: Number of epochs that have ended. It only counts up: undoing a growth does not turn it back.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        optimizer: Optimizer,
+        stack: str,
+        block: BlockFactory,
+        rules: Rules,
+        distributed: bool = False,
+    ) -> None:
+        self.model = model
+        self.optimizer = optimizer
+        self.stack = stack
+        self.make_block = block
+        self.rules = rules
+        self.distributed = distributed
+        self.epoch = 0
+        self.events: list[Event] = []
+        self.plateau = Plateau()
+        self.prunes_due: list[int] = []  # epochs left until each
+        self.layers: list[Layer] = []
+        self.stored: dict[int, dict[str, tuple[int, dict[str, Any]]]] = {}  # optimizer state of frozen layers
+        self.before_growth: tuple[dict[str, Tensor], dict[str, Any]] | None = None
+        members = {id(p) for group in optimizer.param_groups for p in group["params"]}
+        blocks = surgery.find_stack(model, stack)
+        for name, parameter in blocks.named_parameters():
+            if parameter.requires_grad and id(parameter) not in members:
+                raise ValueError(f"optimizer: {stack}.{name} is not in it; accepted: one that trains the whole stack")
+        for module in blocks:
+            self._adopt(module)
+        if not leaves_zeros_alone(optimizer):
+            optimizer.register_step_post_hook(self._silence_all)
+
+    # What it is
+
+    @property
+    def depth(self) -> int:
+        """Number of layers in the stack."""
+        return len(self.layers)
+
+    @property
+    def density(self) -> float:
+        """The share of the stack's weights that is not pruned."""
+        return self.shape().density
+
+    @property
+    def frozen(self) -> tuple[int, ...]:
+        """Which layers are frozen."""
+        return tuple(i for i, layer in enumerate(self.layers) if layer.frozen)
+
+    def shape(self) -> Shape:
+        """Depth, sizes and frozen layers of the stack as it is now."""
+        weights = [weight for layer in self.layers for weight in layer.weights]
+        following = [*self.layers[1:], None]
+        return Shape(
+            depth=self.depth,
+            parameters=sum(layer.size for layer in self.layers),
+            weights=sum(weight.parameter.numel() for weight in weights),
+            pruned=sum(weight.count_pruned() for weight in weights),
+            pruned_units=sum(layer.dead_units(next_) for layer, next_ in zip(self.layers, following, strict=True)),
+            frozen=self.frozen,
+        )
+
+    def batch_size(self, initial: int, loss: float) -> int:
+        """The batch size that the rules advise at this loss."""
+        return batch_size(initial, loss, self.rules.batch_decay)
+
+    def __str__(self) -> str:
+        shape = self.shape()
+        lines = [
+            f"{type(self.model).__name__}.{self.stack}: depth {shape.depth}, density {shape.density:.3f},"
+            f" {shape.parameters - shape.pruned:,} of {shape.parameters:,} parameters, epoch {self.epoch}",
+            f"{'layer':>5}  {'block':<24} {'weights':<28} {'density':>7} {'belief':>7}  state",
+        ]
+        for i, layer in enumerate(self.layers):
+            shapes = " ".join("x".join(map(str, weight.parameter.shape)) for weight in layer.weights)
+            total = sum(weight.parameter.numel() for weight in layer.weights)
+            left = 1.0 - sum(weight.count_pruned() for weight in layer.weights) / max(1, total)
+            state = "frozen" if layer.frozen else f"still for {layer.still}"
+            name = type(layer.block).__name__
+            lines.append(f"{i:>5}  {name:<24.24} {shapes:<28.28} {left:>7.3f} {layer.mean_belief():>7.3f}  {state}")
+        return "\n".join(lines)
+
+    # What it does
+
+    @torch.no_grad()
+    def end_epoch(self, metric: float) -> list[Event]:
+        """Take note that an epoch has ended with this metric; grow, prune and freeze what is due.
+
+        Under DistributedDataParallel the metric is averaged over all processes, and all of them do the same.
+        """
+        metric = self._agreed(_checked(metric))
+        rules = self.rules
+        warm = self.epoch >= rules.warmup
+        plateau = self.plateau.after(metric, rules, warm)
+        new = self._new_block() if warm and self._growth_is_due(plateau) else None
+        # Everything that can fail has been tried: from here on the network changes.
+        self.epoch += 1
+        self.plateau = plateau
+        if not warm:
+            return []
+        self._observe()
+        due = [left - 1 for left in self.prunes_due]
+        self.prunes_due = [left for left in due if left > 0]
+        events: list[Event] = []
+        if new is not None and plateau.before is not None:
+            gain = growth.improvement(plateau.before, plateau.window, rules.mode)
+            reason = f"improved {gain:.3g} < {rules.grow_threshold:g} over {rules.grow_patience} epochs"
+            events.append(self._grow(new, reason))
+        if any(left <= 0 for left in due):
+            events.append(self._prune(f"{rules.prune_patience} epochs after a growth"))
+        events += [self._freeze(i, reason) for i, reason in self._still_layers()]
+        return events
+
+    def grow(self, reason: str = "asked for") -> Event:
+        """Add a layer now, whatever the rules say of the metric."""
+        return self._grow(self._new_block(), reason)
+
+    def prune(self, reason: str = "asked for") -> Event:
+        """Prune now, in every layer before the newest, what the rules allow."""
+        return self._prune(reason)
+
+    def freeze(self, layer: int, reason: str = "asked for") -> Event:
+        """Freeze a layer now."""
+        if self.layers[self._checked_layer(layer)].frozen:
+            raise ValueError(f"layer: {layer} is frozen already; accepted: one that is not")
+        return self._freeze(layer, reason)
+
+    def thaw(self, layer: int, reason: str = "asked for") -> Event:
+        """Let a frozen layer learn again, with the optimizer state that it had when it was frozen."""
+        if not self.layers[self._checked_layer(layer)].frozen:
+            raise ValueError(
+                f"layer: {layer} is not frozen; accepted: {', '.join(map(str, self.frozen)) or 'none now'}"
+            )
+        before = self.shape()
+        surgery.thaw(self.layers[layer], self.optimizer, self.stored.pop(layer), f"{self.stack}.{layer}.")
+        return self._log(Thawed, (layer,), reason, before)
+
+    def undo(self, hold: int | None = None) -> Event:
+        """Go back to the state just before the last growth: weights, optimizer and counters, bit for bit.
+
+        The log is kept, and says so. No growth is tried again for `hold` epochs, by default as many as patience.
+        """
+        if self.before_growth is None:
+            raise ValueError("undo: no growth to undo; accepted: once after each, with Rules(grow_undoable=True)")
+        from gpf.network.state import restore
+
+        before, now = self.shape(), self.plateau
+        tensors, manifest = self.before_growth
+        restore(self, tensors, manifest)
+        self.before_growth = None
+        self.plateau = dataclasses.replace(self.plateau, hold=(self.rules.grow_patience or 0) if hold is None else hold)
+        reason = f"no value of the metric since {_number(manifest['plateau']['best'])}"
+        if now.window:
+            best = growth.best(now.window, self.rules.mode)
+            reason = f"best {_number(best)} since the growth against {_number(manifest['plateau']['best'])} before it"
+        return self._log(Undone, (self.depth,), reason, before)
+
+    def renew(self, wrapper: nn.Module) -> Any:
+        """DistributedDataParallel and torch.compile anew around the model, after an event that is `structural`."""
+        return renew(wrapper)
+
+    def compact(self) -> nn.Module:
+        """A smaller dense model that computes the same, without the units that pruning has cut off."""
+        from gpf.network.compact import compact
+
+        return compact(self)
+
+    def save(self, folder: str | Path) -> None:
+        """Write a checkpoint from which training goes on as if it had never stopped; see `load`."""
+        from gpf.network.checkpoint import save
+
+        save(self, Path(folder))
+
+    def detach(self) -> nn.Module:
+        """Remove all hooks and return the model; it keeps its shape, and pruned weights may come back in training."""
+        for layer in self.layers:
+            layer.unwatch()
+        return self.model
+
+    # How it does it
+
+    def _adopt(self, block: nn.Module) -> Layer:
+        layer = Layer(block)
+        layer.watch(
+            squares=self.rules.saliency == "obd" and not keeps_second_moment(self.optimizer),
+            activations=self.rules.activation_threshold is not None,
+        )
+        self.layers.append(layer)
+        return layer
+
+    def _growth_is_due(self, plateau: Plateau) -> bool:
+        rules = self.rules
+        if rules.grow_patience is None or plateau.hold > 0 or self.depth >= (rules.max_depth or math.inf):
+            return False
+        return growth.plateaued(plateau.before, plateau.window, rules.grow_patience, rules.grow_threshold, rules.mode)
+
+    def _new_block(self) -> nn.Module:
+        """A block to grow by, initialised and on the right device; nothing that is in use changes."""
+        block = self.make_block(self.depth)
+        if not isinstance(block, nn.Module):
+            raise ValueError(f"block: made {type(block).__name__}; accepted: a factory of torch modules")
+        last = self.layers[-1].block
+        if any(block is layer.block for layer in self.layers):
+            raise ValueError("block: made a block that is in the stack already; accepted: a new one for each call")
+        example = next(last.parameters(), None)
+        if example is not None:
+            block.to(device=example.device, dtype=example.dtype)
+        initialise(block, last, self.rules.grow_init)
+        block.train(last.training)
+        if self.distributed:
+            for tensor in [*block.parameters(), *block.buffers()]:
+                torch.distributed.broadcast(tensor.detach(), src=0)
+        return block
+
+    def _grow(self, block: nn.Module, reason: str) -> Event:
+        from gpf.network.state import capture
+
+        before = self.shape()
+        groups = self._groups_like_last(block)
+        if self.rules.grow_undoable:
+            tensors, manifest = capture(self)
+            self.before_growth = {name: tensor.clone() for name, tensor in tensors.items()}, manifest
+        place = self.depth
+        surgery.append_block(self.model, self.stack, block)
+        for name, parameter in block.named_parameters():
+            if parameter.requires_grad:
+                surgery.join(self.optimizer, parameter, groups[name], f"{self.stack}.{place}.{name}")
+        for layer in self.layers:
+            layer.forget_gradients()
+        self._adopt(block)
+        self.plateau = self.plateau.restarted(self.rules)
+        if self.rules.prune_patience is not None:
+            self.prunes_due.append(self.rules.prune_patience)
+        return self._log(Grown, (place,), reason, before)
+
+    def _groups_like_last(self, block: nn.Module) -> dict[str, int]:
+        """The parameter group that each parameter of a new block joins: that of its namesake in the last block."""
+        place, last = self.depth - 1, self.layers[-1]
+        groups = {
+            name: surgery.group_index(self.optimizer, parameter) for name, parameter in last.block.named_parameters()
+        }
+        groups |= {name: group for name, (group, _) in self.stored.get(place, {}).items()}
+        known = [group for group in groups.values() if group is not None]
+        fallback = known[0] if known else 0
+        found = {name: groups.get(name) for name, _ in block.named_parameters()}
+        return {name: fallback if group is None else group for name, group in found.items()}
+
+    @torch.no_grad()
+    def _prune(self, why: str) -> Event:
+        before, rules = self.shape(), self.rules
+        touched, count, candidates = [], 0, 0
+        for i, layer in enumerate(self.layers[:-1]):
+            if layer.frozen:
+                continue
+            new = 0
+            for weight in layer.weights:
+                mean_square = self._mean_square_gradient(layer, weight) if rules.saliency == "obd" else None
+                if rules.saliency == "obd" and mean_square is None:
+                    continue  # it has had no gradient since the growth
+                cost = pruning.saliency(weight.parameter, rules.saliency, mean_square)
+                mask = pruning.prunable(weight.belief, cost, rules.belief_threshold, rules.saliency_threshold)
+                new += surgery.prune(layer, weight, mask, self.optimizer.state.get(weight.parameter, {}))
+                candidates += weight.parameter.numel()
+            count += new
+            touched += [i] if new else []
+        reason = (
+            f"{count:,} of {candidates:,} weights with belief < {rules.belief_threshold:g} and {rules.saliency}"
+            f" < {rules.saliency_threshold:g}, {why}"
+        )
+        return self._log(Pruned, tuple(touched), reason, before)
+
+    def _mean_square_gradient(self, layer: Layer, weight: Weight) -> Tensor | None:
+        if weight.squares is not None:
+            return weight.squares / layer.gradients if layer.gradients else None
+        return second_moment(self.optimizer, weight.parameter)
+
+    def _observe(self) -> None:
+        """Bring beliefs and stillness up to date with the epoch that has ended."""
+        rules = self.rules
+        for layer in self.layers:
+            if layer.frozen:
+                continue
+            self._agree_on_activation(layer)
+            for weight in layer.weights:
+                threshold = rules.activation_threshold
+                active = None if threshold is None else layer.active(weight, threshold)
+                weight.belief = belief.raised(
+                    weight.belief, weight.parameter, rules.weight_threshold, rules.belief_increment, active
+                )
+            layer.activation, layer.activations = None, 0
+            if rules.freeze_patience is not None:
+                self._observe_stillness(layer)
+
+    def _observe_stillness(self, layer: Layer) -> None:
+        moves = [(w.previous, w.parameter, w.pruned) for w in layer.weights if w.previous is not None]
+        if moves:
+            calm = freezing.still_share(moves, self.rules.freeze_delta) >= self.rules.freeze_fraction
+            layer.still = layer.still + 1 if calm else 0
+        for weight in layer.weights:
+            if weight.previous is None:
+                weight.previous = weight.parameter.detach().clone()
+            else:
+                weight.previous.copy_(weight.parameter)
+
+    def _still_layers(self) -> Iterator[tuple[int, str]]:
+        rules = self.rules
+        for i, layer in enumerate(self.layers):
+            if rules.freeze_patience is not None and not layer.frozen and layer.still >= rules.freeze_patience:
+                share = f"{rules.freeze_fraction:.0%} of its weights"
+                yield i, f"{share} moved < {rules.freeze_delta:g} in each of {layer.still} epochs"
+
+    def _freeze(self, layer: int, reason: str) -> Event:
+        before = self.shape()
+        self.stored[layer] = surgery.freeze(self.layers[layer], self.optimizer)
+        return self._log(Frozen, (layer,), reason, before)
+
+    def _log(self, kind: type[Event], layers: tuple[int, ...], reason: str, before: Shape) -> Event:
+        event = kind(self.epoch, layers, reason, before, self.shape())
+        self.events.append(event)
+        return event
+
+    def _silence_all(self, *_: Any) -> None:
+        """For optimizers that move a weight of zero with no gradient: put pruned weights back after each step."""
+        for layer in self.layers:
+            for weight in layer.weights:
+                surgery.silence(weight, self.optimizer.state.get(weight.parameter, {}))
+
+    def _agreed(self, metric: float) -> float:
+        if not self.distributed:
+            return metric
+        total = torch.tensor(metric, dtype=torch.float64)
+        torch.distributed.all_reduce(total)
+        return float(total) / torch.distributed.get_world_size()
+
+    def _agree_on_activation(self, layer: Layer) -> None:
+        if self.distributed and layer.activation is not None:
+            torch.distributed.all_reduce(layer.activation)
+            layer.activation /= torch.distributed.get_world_size()
+
+    def _checked_layer(self, layer: int) -> int:
+        if not isinstance(layer, int) or not 0 <= layer < self.depth:
+            raise ValueError(f"layer: {layer!r}; accepted: 0 to {self.depth - 1}")
+        return layer
+
+
+def _checked(metric: Any) -> float:
+    try:
+        value = float(metric)
+    except (TypeError, ValueError):
+        raise ValueError(f"metric: {metric!r}; accepted: a finite number") from None
+    if not math.isfinite(value):
+        raise ValueError(f"metric: {value}; accepted: a finite number")
+    return value
+
+
+def _number(value: float | None) -> str:
+    return "nothing" if value is None else f"{value:.4g}"

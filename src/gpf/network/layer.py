@@ -1,0 +1,175 @@
+"""What the controller remembers of one layer of the stack, and the hooks by which it learns of it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+
+from gpf.network.pruning import dead_units
+
+
+@dataclass(eq=False)
+class Weight:
+    """A parameter of two dimensions or more, of which single entries can be pruned."""
+
+    name: str
+    """Its name within the layer's block."""
+    parameter: nn.Parameter
+    transposed: bool
+    """Whether units are columns, as in Hugging Face's Conv1D, and not rows."""
+    belief: Tensor
+    pruned: Tensor | None = None
+    """Which entries are pruned; None while none is."""
+    previous: Tensor | None = None
+    """Values at the end of the last epoch, to see how far they move in the next."""
+    squares: Tensor | None = None
+    """Sum of squared gradients, where the optimizer keeps no average of its own."""
+    mask_handle: RemovableHandle | None = field(default=None, repr=False)
+
+    def by_unit(self, values: Tensor) -> Tensor:
+        """Values of the weight's shape with units first: (units, inputs, ...)."""
+        return values.transpose(0, 1) if self.transposed else values
+
+    def count_pruned(self) -> int:
+        """Number of pruned entries."""
+        return 0 if self.pruned is None else int(self.pruned.sum())
+
+
+class Layer:
+    """One block of the stack, with the beliefs, masks and counters that belong to it."""
+
+    def __init__(self, block: nn.Module) -> None:
+        self.block = block
+        owners = {id(p): module for module in block.modules() for p in module.parameters(recurse=False)}
+        self.weights = [
+            Weight(name, p, type(owners[id(p)]).__name__ == "Conv1D" and p.dim() == 2, torch.zeros_like(p.detach()))
+            for name, p in block.named_parameters()
+            if p.dim() >= 2
+        ]
+        self.frozen = False
+        self.still = 0  # epochs in a row in which it held still
+        self.gradients = 0  # number of gradients in `squares`
+        self.activation: Tensor | None = None  # sum of mean absolute outputs, by unit
+        self.activations = 0  # number of outputs in `activation`
+        self._handles: list[RemovableHandle] = []
+
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """All parameters of the block, biases included."""
+        return self.block.parameters()
+
+    @property
+    def size(self) -> int:
+        """Number of parameters."""
+        return sum(p.numel() for p in self.parameters())
+
+    def mean_belief(self) -> float:
+        """Mean belief in the layer's weights; 1 when it is frozen."""
+        total = sum(w.belief.numel() for w in self.weights)
+        return 1.0 if self.frozen else sum(float(w.belief.sum()) for w in self.weights) / max(1, total)
+
+    def active(self, weight: Weight, threshold: float) -> Tensor | None:
+        """Which of a weight's units were active since the last epoch ended; None if that cannot be said."""
+        if self.activation is None or not self.activations:
+            return None
+        mean = self.activation / self.activations
+        rows = weight.by_unit(weight.parameter)
+        if len(mean) != len(rows):
+            return None
+        active = (mean > threshold).view(-1, *[1] * (rows.dim() - 1))
+        return weight.by_unit(active)
+
+    def dead_units(self, following: "Layer | None") -> int:
+        """Number of units that have lost all weights into them or, in a plain chain of layers, all out of them."""
+        count = 0
+        for weight in self.weights:
+            if weight.pruned is None and (following is None or all(w.pruned is None for w in following.weights)):
+                continue
+            incoming = weight.by_unit(_mask(weight))
+            outgoing = None
+            if following is not None and len(self.weights) == len(following.weights) == 1:
+                consumer = following.weights[0]
+                mask = consumer.by_unit(_mask(consumer))
+                outgoing = mask if mask.shape[1] == len(incoming) else None
+            count += int(dead_units(incoming, outgoing).sum())
+        return count
+
+    def watch(self, squares: bool, activations: bool) -> None:
+        """Begin to gather squared gradients and activations, if asked for."""
+        if squares:
+            for weight in self.weights:
+                weight.squares = torch.zeros_like(weight.parameter.detach())
+                self._handles.append(weight.parameter.register_post_accumulate_grad_hook(self._gather_square(weight)))
+        if activations:
+            self._handles.append(self.block.register_forward_hook(self._gather_activation))
+        self._handles.append(self.block.register_forward_pre_hook(self._hold_statistics))
+
+    def unwatch(self) -> None:
+        """Remove all hooks."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+        for weight in self.weights:
+            if weight.mask_handle is not None:
+                weight.mask_handle.remove()
+                weight.mask_handle = None
+
+    def mask_gradients(self) -> None:
+        """See to it that pruned entries get no gradient."""
+        for weight in self.weights:
+            if weight.pruned is not None and weight.mask_handle is None:
+                weight.mask_handle = weight.parameter.register_post_accumulate_grad_hook(_silence(weight))
+            elif weight.pruned is None and weight.mask_handle is not None:
+                weight.mask_handle.remove()
+                weight.mask_handle = None
+
+    def forget_gradients(self) -> None:
+        """Begin to gather squared gradients anew."""
+        self.gradients = 0
+        for weight in self.weights:
+            if weight.squares is not None:
+                weight.squares.zero_()
+
+    def _gather_square(self, weight: Weight):  # type: ignore[no-untyped-def]
+        first = weight is self.weights[0]
+
+        @torch.no_grad()
+        def gather(parameter: Tensor) -> None:
+            if parameter.grad is not None and weight.squares is not None:
+                weight.squares.addcmul_(parameter.grad, parameter.grad)
+                self.gradients += first
+
+        return gather
+
+    @torch.no_grad()
+    def _gather_activation(self, block: nn.Module, inputs: object, output: object) -> None:
+        if block is not self.block or not block.training:  # a copy of the model, or an evaluation
+            return
+        out = output[0] if isinstance(output, tuple) else output
+        if not isinstance(out, Tensor):
+            return
+        unit = 1 if out.dim() == 4 else out.dim() - 1  # images are (batch, channels, height, width)
+        mean = out.abs().mean(dim=[d for d in range(out.dim()) if d != unit])
+        self.activation = mean if self.activation is None else self.activation.add_(mean)
+        self.activations += 1
+
+    def _hold_statistics(self, block: nn.Module, inputs: object) -> None:
+        """A frozen layer is a fixed function: its running statistics stay what they are."""
+        if self.frozen and block is self.block:
+            for module in block.modules():
+                if isinstance(module, nn.modules.batchnorm._NormBase):
+                    module.eval()
+
+
+def _mask(weight: Weight) -> Tensor:
+    return torch.zeros_like(weight.parameter, dtype=torch.bool) if weight.pruned is None else weight.pruned
+
+
+def _silence(weight: Weight):  # type: ignore[no-untyped-def]
+    @torch.no_grad()
+    def silence(parameter: Tensor) -> None:
+        if parameter.grad is not None and weight.pruned is not None:
+            parameter.grad.masked_fill_(weight.pruned, 0.0)
+
+    return silence

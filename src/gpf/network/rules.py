@@ -1,0 +1,129 @@
+"""Every hyperparameter of growing, pruning and freezing."""
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+Init = Literal["identity", "kaiming", "copy", "built"]
+Mode = Literal["min", "max"]
+Saliency = Literal["magnitude", "obd"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rules:
+    """When a network grows, which weights it prunes, and which layers it freezes.
+
+    The unit of all patience is the epoch: whatever passes between two calls of `end_epoch` (a pass over the data, an
+    episode, a number of steps). Symbols in brackets are the paper's.
+    """
+
+    warmup: int = 0
+    """Epochs before anything happens (rho_e). Default 0."""
+    grow_patience: int | None = 10
+    """Epochs without improvement before a layer is added (rho_k); None never grows. Default 10 epochs."""
+    grow_threshold: float = 1e-3
+    """Improvement of the metric that counts as one (omega_v), in the metric's unit. Default 0.001."""
+    grow_cooldown: int = 0
+    """Epochs after a growth before patience is counted again, in which a new layer settles. Default 0 epochs."""
+    grow_init: Init = "identity"
+    """How a new layer starts: `identity` (the function survives), `kaiming`, `copy` of the last one, or as `built`."""
+    grow_undoable: bool = False
+    """Whether `undo` can take back the last growth; keeps a copy of model and optimizer from before it."""
+    max_depth: int | None = None
+    """Greatest number of layers in the stack; None for no limit."""
+    mode: Mode = "min"
+    """Whether the metric is better when it is lower (`min`, a loss) or higher (`max`, a success rate)."""
+
+    weight_threshold: float = 0.02
+    """Absolute weight above which belief in it rises (m). Default 0.02."""
+    activation_threshold: float | None = None
+    """Mean absolute activation above which belief in all weights into a unit rises (beta_act); None to ignore it."""
+    belief_increment: float = 0.01
+    """By how much belief rises in an epoch (eta_h = 1 / k_max). Default 0.01, for 100 epochs."""
+
+    prune_patience: int | None = 5
+    """Epochs between a growth and the pruning of the layers before it (rho_p); None never prunes. Default 5 epochs."""
+    belief_threshold: float = 0.3
+    """Belief below which a weight may be pruned (omega_p). Default 0.3."""
+    saliency: Saliency = "magnitude"
+    """What a weight's removal is thought to cost: `magnitude`, abs(w), or `obd`, w^2 E[g^2] / 2 (LeCun et al. 1989)."""
+    saliency_threshold: float = 0.02
+    """Saliency below which a weight may be pruned (d_i), in the unit of the saliency. Default 0.02."""
+
+    freeze_patience: int | None = 20
+    """Epochs for which a layer must hold still to be frozen (rho_f); None never freezes. Default 20 epochs."""
+    freeze_delta: float = 0.01
+    """Change of a weight over an epoch below which it holds still (omega_f). Default 0.01."""
+    freeze_fraction: float = 0.9
+    """Share of a layer's weights that must hold still. Default 0.9."""
+
+    batch_decay: float = 0.0
+    """Decay of the batch size with the loss (eta_bs); see `batch_size`. Default 0: constant."""
+
+    def __post_init__(self) -> None:
+        choices = {"grow_init": Init, "mode": Mode, "saliency": Saliency}
+        least = {"max_depth": 1, "grow_patience": 1, "freeze_patience": 1}
+        for spec in dataclasses.fields(self):
+            value = getattr(self, spec.name)
+            if spec.name in choices:
+                accepted = get_args(choices[spec.name])
+                if value not in accepted:
+                    raise ValueError(f"{spec.name}: {value!r}; accepted: {', '.join(accepted)}")
+            elif spec.name == "grow_undoable":
+                if not isinstance(value, bool):
+                    raise ValueError(f"{spec.name}: {value!r}; accepted: True or False")
+            elif value is not None or "None" not in str(spec.type):
+                _check_number(spec.name, value, "int" in str(spec.type), least.get(spec.name, 0))
+        if not 0.0 < self.freeze_fraction <= 1.0:
+            raise ValueError(f"freeze_fraction: {self.freeze_fraction}; accepted: above 0, at most 1")
+
+    @classmethod
+    def plume(cls, **changes: Any) -> "Rules":
+        """The paper's values for the plume task, of which an epoch is an episode and the metric a success rate."""
+        values: dict[str, Any] = {
+            "warmup": 0,
+            "grow_patience": 1000,
+            "grow_threshold": 1e-3,
+            "max_depth": 4,
+            "mode": "max",
+            "belief_increment": 1 / 4500,
+            "prune_patience": 500,
+            "belief_threshold": 1e-6,
+            "saliency": "obd",
+            "saliency_threshold": 1e-6,
+            "freeze_patience": 3000,
+            "freeze_delta": 0.01,
+        }
+        return cls(**{**values, **changes})
+
+    @classmethod
+    def classifier(cls, **changes: Any) -> "Rules":
+        """The paper's values for the image classifier, of which an epoch is a pass over the data, 30 in all."""
+        values: dict[str, Any] = {
+            "warmup": 7,
+            "grow_patience": 5,
+            "grow_threshold": 1e-2,
+            "max_depth": 4,
+            "weight_threshold": 0.1,
+            "activation_threshold": 0.1,
+            "belief_increment": 0.1,
+            "prune_patience": 2,
+            "belief_threshold": 0.5,
+            "saliency_threshold": 1e-2,
+            "freeze_patience": 7,
+            "freeze_delta": 0.1,
+            "batch_decay": 0.5,
+        }
+        return cls(**{**values, **changes})
+
+
+def _check_number(name: str, value: Any, whole: bool, least: int) -> None:
+    is_number = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
+    if not is_number or not math.isfinite(value) or value < least:
+        raise ValueError(f"{name}: {value!r}; accepted: a {'whole' if whole else 'finite'} number, at least {least}")
+
+
+def batch_size(initial: int, loss: float, decay: float) -> int:
+    """The paper's batch size, b_0 exp(-eta_bs L), rounded, and at least 1."""
+    return max(1, round(initial * math.exp(-decay * loss)))

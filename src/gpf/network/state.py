@@ -1,0 +1,146 @@
+"""The whole state of a network, its optimizer and its counters, as named tensors and plain data.
+
+Both undoing a growth and checkpoints are made of this.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from gpf.network import growth, surgery
+
+if TYPE_CHECKING:
+    from gpf.network.controller import GrowPruneFreeze
+
+_OF_WEIGHT = ("belief", "pruned", "previous", "squares")
+
+
+def capture(net: "GrowPruneFreeze") -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The state as it is now; the tensors are those in use, not copies."""
+    tensors = {f"model/{name}": tensor for name, tensor in unique_tensors(net.model).items()}
+    layers = []
+    for i, layer in enumerate(net.layers):
+        for weight in layer.weights:
+            for kind in _OF_WEIGHT:
+                if (values := getattr(weight, kind)) is not None:
+                    tensors[f"layer/{i}/{kind}/{weight.name}"] = values
+        if layer.activation is not None:
+            tensors[f"layer/{i}/activation"] = layer.activation
+        layers.append(
+            {
+                "frozen": layer.frozen,
+                "still": layer.still,
+                "gradients": layer.gradients,
+                "activations": layer.activations,
+            }
+        )
+    values = [*net.plateau.window, *([] if net.plateau.before is None else [net.plateau.before])]
+    manifest: dict[str, Any] = {
+        "plateau": {
+            "before": net.plateau.before,
+            "window": list(net.plateau.window),
+            "cooldown": net.plateau.cooldown,
+            "hold": net.plateau.hold,
+            "best": growth.best(values, net.rules.mode) if values else None,
+        },
+        "prunes_due": list(net.prunes_due),
+        "layers": layers,
+        "optimizer": None if net.optimizer is None else _capture_optimizer(net, tensors),
+    }
+    return tensors, manifest
+
+
+def _capture_optimizer(net: "GrowPruneFreeze", tensors: dict[str, Tensor]) -> dict[str, Any]:
+    names = {id(parameter): name for name, parameter in net.model.named_parameters()}
+    states = {names[id(p)]: state for p, state in net.optimizer.state.items() if id(p) in names}
+    stored = {}
+    for i, parameters in net.stored.items():
+        for name, (group, state) in parameters.items():
+            states[f"{net.stack}.{i}.{name}"] = state
+            stored[f"{net.stack}.{i}.{name}"] = group
+    scalars: dict[str, dict[str, Any]] = {}
+    for name, state in states.items():
+        for key, value in state.items():
+            if isinstance(value, Tensor):
+                tensors[f"optimizer/{name}/{key}"] = value
+            else:
+                scalars.setdefault(name, {})[key] = value
+    return {
+        "members": [[names[id(p)] for p in group["params"] if id(p) in names] for group in net.optimizer.param_groups],
+        "stored": stored,
+        "scalars": scalars,
+    }
+
+
+@torch.no_grad()
+def restore(net: "GrowPruneFreeze", tensors: dict[str, Tensor], manifest: dict[str, Any]) -> None:
+    """Go back to a captured state; blocks that it does not have are taken out of the stack."""
+    from gpf.network.controller import Plateau
+
+    while net.depth > len(manifest["layers"]):
+        for parameter in net.layers[-1].parameters():
+            if net.optimizer is not None:
+                surgery.leave(net.optimizer, parameter)
+        net.layers.pop().unwatch()
+        surgery.remove_last_block(net.model, net.stack)
+    for name, tensor in unique_tensors(net.model).items():
+        tensor.copy_(tensors[f"model/{name}"])
+        tensor.grad = None
+    for i, (layer, values) in enumerate(zip(net.layers, manifest["layers"], strict=True)):
+        layer.frozen, layer.still = values["frozen"], values["still"]
+        layer.gradients, layer.activations = values["gradients"], values["activations"]
+        layer.activation = _copy_of(tensors.get(f"layer/{i}/activation"))
+        for weight in layer.weights:
+            for kind in _OF_WEIGHT:
+                setattr(weight, kind, _copy_of(tensors.get(f"layer/{i}/{kind}/{weight.name}")))
+        layer.mask_gradients()
+    plateau = {key: value for key, value in manifest["plateau"].items() if key != "best"}
+    net.plateau = Plateau(**{**plateau, "window": list(plateau["window"])})
+    net.prunes_due = list(manifest["prunes_due"])
+    net.stored = {}
+    if net.optimizer is not None:
+        _restore_optimizer(net, tensors, manifest["optimizer"])
+    for layer in net.layers:
+        if layer.frozen:
+            for parameter in layer.parameters():
+                parameter.requires_grad_(False)
+
+
+def _restore_optimizer(net: "GrowPruneFreeze", tensors: dict[str, Tensor], manifest: dict[str, Any]) -> None:
+    parameters = dict(net.model.named_parameters())
+    ours = {id(parameter) for parameter in parameters.values()}
+    states: dict[str, dict[str, Any]] = {name: dict(values) for name, values in manifest["scalars"].items()}
+    for name, tensor in tensors.items():
+        kind, _, rest = name.partition("/")
+        if kind == "optimizer":
+            owner, _, key = rest.rpartition("/")
+            states.setdefault(owner, {})[key] = tensor.clone()
+    for parameter in parameters.values():
+        net.optimizer.state.pop(parameter, None)
+    for index, members in enumerate(manifest["members"]):
+        foreign = [p for p in net.optimizer.param_groups[index]["params"] if id(p) not in ours]
+        surgery.set_members(net.optimizer, index, {name: parameters[name] for name in members}, foreign)
+        for name in members:
+            parameters[name].requires_grad_(True)
+            if name in states:
+                net.optimizer.state[parameters[name]] = states[name]
+    for name, group in manifest["stored"].items():
+        parameters[name].requires_grad_(False)
+        layer, _, rest = name.removeprefix(f"{net.stack}.").partition(".")
+        net.stored.setdefault(int(layer), {})[rest] = (group, states.get(name, {}))
+
+
+def unique_tensors(model: nn.Module) -> dict[str, Tensor]:
+    """Parameters and saved buffers by name, each tensor once though the model may use it in several places."""
+    seen: set[int] = set()
+    unique = {}
+    for name, tensor in model.state_dict(keep_vars=True).items():
+        if isinstance(tensor, Tensor) and id(tensor) not in seen:
+            seen.add(id(tensor))
+            unique[name] = tensor
+    return unique
+
+
+def _copy_of(tensor: Tensor | None) -> Tensor | None:
+    return None if tensor is None else tensor.clone()

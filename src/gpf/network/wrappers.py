@@ -1,0 +1,49 @@
+"""Models inside DistributedDataParallel and torch.compile."""
+
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+
+def unwrap(model: nn.Module) -> nn.Module:
+    """The model itself, without the wrappers around it."""
+    while True:
+        if isinstance(model, DistributedDataParallel):
+            model = model.module
+        elif hasattr(model, "_orig_mod"):  # torch.compile
+            model = model._orig_mod  # type: ignore[assignment]
+        else:
+            return model
+
+
+def is_distributed(model: nn.Module) -> bool:
+    """Whether DistributedDataParallel is among the wrappers."""
+    while not isinstance(model, DistributedDataParallel):
+        if not hasattr(model, "_orig_mod"):
+            return False
+        model = model._orig_mod  # type: ignore[assignment]
+    return True
+
+
+def renew(model: nn.Module) -> Any:
+    """The same wrappers anew around a model whose structure has changed.
+
+    DistributedDataParallel collects its parameters once and would neither see new ones nor miss frozen ones;
+    torch.compile would run what it compiled before. Call it after every event that is `structural`.
+    """
+    if isinstance(model, DistributedDataParallel):
+        return DistributedDataParallel(
+            renew(model.module),
+            device_ids=model.device_ids,
+            output_device=model.output_device,
+            process_group=model.process_group,
+            broadcast_buffers=model.broadcast_buffers,
+            find_unused_parameters=model.find_unused_parameters,
+            gradient_as_bucket_view=model.gradient_as_bucket_view,
+        )
+    if hasattr(model, "_orig_mod"):
+        torch.compiler.reset()
+        return type(model)(renew(model._orig_mod), model.dynamo_ctx)  # type: ignore[arg-type]
+    return model
