@@ -200,7 +200,7 @@ def _check_shapes(folder: Path, model: nn.Module, tensors: dict[str, Tensor]) ->
         if wanted.get(name) != saved.get(name):
             raise CheckpointError(
                 f"checkpoint: {folder} does not fit the model: {name.removeprefix('model/')} is"
-                f" {_size(saved.get(name))} there and {_size(wanted.get(name))} here; accepted: the model that was saved"
+                f" {_size(saved.get(name))} there and {_size(wanted.get(name))} here; accepted: the saved model"
             )
 
 

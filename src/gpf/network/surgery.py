@@ -67,6 +67,15 @@ def join(optimizer: Optimizer, parameter: nn.Parameter, group: int, name: str) -
     members["params"].append(parameter)
     if "param_names" in members:
         members["param_names"].append(name)
+    _match_momentum(optimizer, members, parameter)
+
+
+def _match_momentum(optimizer: Optimizer, group: dict[str, Any], parameter: nn.Parameter) -> None:
+    """Give a new parameter the momentum of rest where torch's fused SGD cannot take one without any."""
+    if not (isinstance(optimizer, torch.optim.SGD) and group.get("fused") and group["momentum"]):
+        return
+    if any(optimizer.state.get(p, {}).get("momentum_buffer") is not None for p in group["params"]):
+        optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
 
 
 def leave(optimizer: Optimizer, parameter: nn.Parameter) -> dict[str, Any]:

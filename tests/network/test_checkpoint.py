@@ -1,0 +1,238 @@
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import torch
+from helpers import OPTIMIZERS, assert_consistent, assert_same, data, small, snapshot, train
+from torch import nn
+
+import gpf
+from gpf.network import CheckpointError
+from gpf.network.checkpoint import MANIFEST
+
+RULES = gpf.Rules(
+    grow_patience=2, max_depth=4, prune_patience=1, saliency="obd", saliency_threshold=1e-4, belief_threshold=2.0,
+    freeze_patience=5, freeze_delta=0.05, grow_undoable=True, activation_threshold=0.1,
+)  # fmt: skip
+
+
+def build():
+    return gpf.MLP(6, 8, 3)
+
+
+def epochs(net, x, y, count):
+    """Training with randomness of all three kinds in it; returns the losses."""
+    losses = []
+    for _ in range(count):
+        noise = torch.randn_like(x) + float(np.random.randn()) + random.random()  # noqa: NPY002
+        losses.append(train(net.model, net.optimizer, x + 0.01 * noise, y, steps=3))
+        net.end_epoch(1.0)
+    return losses
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_training_on_after_a_load_equals_unbroken_training(name, tmp_path):
+    for stop in (1, 4, 9):
+        torch.manual_seed(1)
+        net, x, y = small(name, rules=RULES)
+        epochs(net, x, y, stop)
+        net.save(tmp_path / "run")
+        losses = epochs(net, x, y, 8)
+        again = gpf.load(tmp_path / "run", build)
+        assert type(again.optimizer) is type(net.optimizer)
+        assert epochs(again, x, y, 8) == losses
+        assert_same(snapshot(again), snapshot(net))
+        assert again.events == net.events
+        assert again.epoch == net.epoch
+        assert_consistent(again)
+        if net.before_growth is not None:
+            net.undo()
+            again.undo()
+            assert_same(snapshot(again), snapshot(net))
+
+
+def test_settings_of_the_optimizer_survive(tmp_path):
+    model = build()
+    groups = [{"params": [model.head.weight, model.head.bias], "lr": 0.5}, {"params": model.layers.parameters()}]
+    optimizer = torch.optim.Adam(groups, lr=0.1, betas=(0.8, 0.9), foreach=True)
+    net = gpf.attach(model, optimizer)
+    net.grow()
+    net.freeze(0)
+    net.save(tmp_path)
+    loaded = gpf.load(tmp_path, build).optimizer
+    for mine, theirs in zip(loaded.param_groups, optimizer.param_groups, strict=True):
+        assert {k: v for k, v in mine.items() if k != "params"} == {k: v for k, v in theirs.items() if k != "params"}
+
+
+def test_tied_weights_are_saved_once_and_stay_tied(tmp_path):
+    class Tied(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embedding = nn.Embedding(5, 8)
+            self.layers = nn.ModuleList([self.make_block(0)])
+            self.head = nn.Linear(8, 5, bias=False)
+            self.head.weight = self.embedding.weight
+
+        def make_block(self, depth):
+            return nn.Sequential(nn.Linear(8, 8), nn.ReLU())
+
+        def forward(self, x):
+            x = self.embedding(x)
+            for layer in self.layers:
+                x = layer(x)
+            return self.head(x)
+
+    model = Tied()
+    net = gpf.attach(model, torch.optim.Adam(model.parameters()))
+    net.grow()
+    net.save(tmp_path)
+    loaded = gpf.load(tmp_path, Tied)
+    x = torch.arange(5)
+    assert torch.equal(loaded.model(x), model(x))
+    assert loaded.model.head.weight is loaded.model.embedding.weight
+
+
+def test_an_optimizer_of_ones_own_is_made_by_the_caller(tmp_path):
+    class Mine(torch.optim.SGD):
+        pass
+
+    model = build()
+    gpf.attach(model, Mine(model.parameters(), lr=0.1)).save(tmp_path)
+    with pytest.raises(CheckpointError, match="^optimizer: Mine is not of torch.optim; accepted: load"):
+        gpf.load(tmp_path, build)
+    assert isinstance(gpf.load(tmp_path, build, optimizer=lambda groups: Mine(groups)).optimizer, Mine)
+
+
+def test_random_state_is_left_alone_where_asked_to(tmp_path):
+    net, *_ = small()
+    net.save(tmp_path)
+    torch.manual_seed(99)
+    expected = torch.initial_seed()
+    gpf.load(tmp_path, build, restore_random=False)
+    assert torch.initial_seed() == expected
+
+
+def test_nothing_is_pickled(tmp_path):
+    net, x, y = small(rules=RULES)
+    epochs(net, x, y, 6)
+    net.save(tmp_path)
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names[0] == MANIFEST
+    assert len(names) == 2
+    assert names[1].endswith(".safetensors")
+    json.loads((tmp_path / MANIFEST).read_text())
+
+
+@pytest.fixture
+def saved(tmp_path):
+    net, x, y = small(rules=RULES)
+    epochs(net, x, y, 6)
+    net.save(tmp_path / "run")
+    return tmp_path / "run"
+
+
+def tensors_of(folder):
+    return next(folder.glob("*.safetensors"))
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda f: (f / MANIFEST).unlink(), "no manifest.json in"),
+        (lambda f: (f / MANIFEST).write_text("{"), "cannot be read"),
+        (lambda f: (f / MANIFEST).write_text('{"a": 1}'), "is not of a gpf checkpoint"),
+        (lambda f: (f / MANIFEST).write_text("[1]"), "is not of a gpf checkpoint"),
+        (lambda f: (f / MANIFEST).write_bytes(b"\xff\xfe\x00"), "cannot be read"),
+        (lambda f: change(f, version=99), "has version 99; accepted: 1"),
+        (lambda f: change(f, plateau=None, remove=True), "lacks 'plateau'"),
+        (lambda f: tensors_of(f).unlink(), "cannot be read (No such file or directory)"),
+        (lambda f: tensors_of(f).write_bytes(tensors_of(f).read_bytes()[:-100]), "is damaged"),
+        (lambda f: flip(tensors_of(f)), "is damaged"),
+        (lambda f: tensors_of(f).write_bytes(b""), "is damaged"),
+    ],
+)
+def test_a_damaged_checkpoint_gets_a_clear_error(saved, damage, message):
+    damage(saved)
+    with pytest.raises(CheckpointError) as error:
+        gpf.load(saved, build)
+    assert message in str(error.value)
+    assert str(error.value).startswith("checkpoint: ")
+    assert "\n" not in str(error.value)
+
+
+def change(folder, remove=False, **values):
+    manifest = json.loads((folder / MANIFEST).read_text())
+    manifest.update(values)
+    if remove:
+        for name in values:
+            del manifest[name]
+    (folder / MANIFEST).write_text(json.dumps(manifest))
+
+
+def flip(path):
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(bytes(content))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (lambda: gpf.MLP(6, 9, 3), "does not fit the model: "),
+        (lambda: gpf.MLP(6, 8, 3, depth=7), "and build() made 7; accepted: fewer"),
+    ],
+)
+def test_another_model_gets_a_clear_error(saved, wrong, message):
+    with pytest.raises(CheckpointError) as error:
+        gpf.load(saved, wrong)
+    assert message in str(error.value)
+
+
+def test_a_failed_save_leaves_the_old_checkpoint_alone(saved, monkeypatch):
+    net = gpf.load(saved, build)
+    before = {path.name: path.read_bytes() for path in saved.iterdir()}
+    x, y = data()
+    epochs(net, x, y, 1)
+
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        net.save(saved)
+    assert {path.name: path.read_bytes() for path in saved.iterdir()} == before
+
+
+def test_a_process_killed_while_saving_leaves_a_whole_checkpoint(tmp_path):
+    code = (
+        "import sys, gpf, torch\n"
+        "model = gpf.MLP(6, 256, 3)\n"
+        "net = gpf.attach(model, torch.optim.Adam(model.parameters()))\n"
+        "net.save(sys.argv[1]); print('ready', flush=True)\n"
+        "while True: net.epoch += 1; net.save(sys.argv[1])\n"
+    )
+    rng = random.Random(0)
+    for _ in range(4):
+        process = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE)
+        process.stdout.readline()
+        time.sleep(rng.uniform(0.01, 0.25))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+        assert gpf.load(tmp_path, lambda: gpf.MLP(6, 256, 3)).depth == 1
+    net = gpf.load(tmp_path, lambda: gpf.MLP(6, 256, 3))
+    net.save(tmp_path)
+    assert len(list(tmp_path.iterdir())) == 2  # leftovers of the killed ones are gone
+
+
+def test_an_optimizer_with_parameters_from_elsewhere_is_not_saved(tmp_path):
+    model, other = build(), nn.Linear(2, 2)
+    net = gpf.attach(model, torch.optim.Adam([*model.parameters(), *other.parameters()]))
+    with pytest.raises(ValueError, match="^optimizer: 2 of its parameters are not the model's; accepted"):
+        net.save(tmp_path)

@@ -1,0 +1,490 @@
+import copy
+
+import pytest
+import torch
+from helpers import assert_consistent, assert_same, small, snapshot, train
+from torch import nn
+
+import gpf
+from gpf.network import Frozen, Grown, Pruned, Thawed, Undone
+from gpf.network.belief import HIGHEST
+
+NEVER = {"prune_patience": None, "freeze_patience": None}
+
+
+def kinds(net):
+    return [(event.epoch, event.kind) for event in net.events]
+
+
+def test_it_grows_when_patience_has_run_out_and_the_window_restarts():
+    """Values 5, then 4 for ever, patience 3: the window (4, 4, 4) is no better than 4 for the first time at epoch 5."""
+    net, *_ = small(rules=gpf.Rules(grow_patience=3, max_depth=3, **NEVER))
+    for metric in [5.0] + [4.0] * 11:
+        net.end_epoch(metric)
+    assert kinds(net) == [(5, "grown"), (8, "grown")]  # and then it is as deep as it may get
+    assert net.depth == 3
+
+
+def test_warmup_and_cooldown_put_growth_off():
+    net, *_ = small(rules=gpf.Rules(grow_patience=2, warmup=4, grow_cooldown=3, max_depth=3, **NEVER))
+    for _ in range(14):
+        net.end_epoch(1.0)
+    assert kinds(net) == [(6, "grown"), (11, "grown")]  # 4 + 2, then 3 + 2 later
+
+
+def test_a_metric_that_keeps_improving_does_not_grow():
+    net, *_ = small(rules=gpf.Rules(grow_patience=3, mode="max", **NEVER))
+    for k in range(20):
+        net.end_epoch(0.01 * k)
+    assert net.events == []
+
+
+def test_a_growth_says_why_in_numbers():
+    net, *_ = small(rules=gpf.Rules(grow_patience=2, **NEVER))
+    events = [event for loss in (1.0, 0.9998, 0.9996) for event in net.end_epoch(loss)]
+    (event,) = events
+    assert isinstance(event, Grown)
+    assert event.reason == "improved 0.0004 < 0.001 over 2 epochs"
+    assert (event.before.depth, event.after.depth) == (1, 2)
+    assert event.after.parameters - event.before.parameters == 8 * 8 + 8
+    assert str(event).startswith("epoch 3: grown layer 1 (improved 0.0004 < 0.001 over 2 epochs); depth 1 -> 2, density")
+
+
+@pytest.mark.parametrize("metric", [float("nan"), float("inf"), -float("inf"), "low", None, torch.tensor(float("nan"))])
+def test_a_metric_that_is_no_number_is_refused_and_changes_nothing(metric):
+    net, x, y = small(rules=gpf.Rules(grow_patience=1))
+    net.end_epoch(1.0)
+    before = snapshot(net)
+    with pytest.raises(ValueError, match="^metric: .*; accepted: a finite number$"):
+        net.end_epoch(metric)
+    assert_same(snapshot(net), before)
+    assert net.epoch == 1
+
+
+def test_tensors_are_metrics_too():
+    net, *_ = small()
+    assert net.end_epoch(torch.tensor(0.5)) == []
+
+
+def test_pruning_follows_growth_and_spares_the_newest_layer():
+    rules = gpf.Rules(grow_patience=1, max_depth=2, prune_patience=3, saliency_threshold=0.3, freeze_patience=None)
+    net, x, y = small(rules=rules)
+    for _ in range(8):
+        train(net.model, net.optimizer, x, y)
+        net.end_epoch(1.0)
+    assert kinds(net) == [(2, "grown"), (5, "pruned")]
+    event = net.events[-1]
+    assert isinstance(event, Pruned)
+    assert event.layers == (0,)
+    assert net.layers[1].weights[0].pruned is None
+    assert event.after.pruned == net.layers[0].weights[0].count_pruned() > 0
+    assert "weights with belief < 0.3 and magnitude < 0.3, 3 epochs after a growth" in event.reason
+
+
+def test_belief_protects_small_weights():
+    rules = gpf.Rules(weight_threshold=0.05, belief_increment=0.2, belief_threshold=0.3, saliency_threshold=0.2)
+    net, *_ = small(rules=rules)
+    weight = net.layers[0].weights[0]
+    with torch.no_grad():
+        weight.parameter[0] = 0.1  # small, but believed in
+        weight.parameter[1] = 0.01  # smaller
+    for _ in range(3):
+        net.end_epoch(1.0)
+    assert torch.allclose(weight.belief[0], torch.tensor(0.6))
+    assert not weight.belief[1].any()
+    net.grow()
+    net.prune()
+    assert not weight.pruned[0].any()
+    assert weight.pruned[1].all()
+
+
+def test_belief_counts_active_units_where_asked_to():
+    net, x, _ = small(rules=gpf.Rules(activation_threshold=0.1, weight_threshold=99.0, belief_increment=0.5))
+    block = net.layers[0].block
+    with torch.no_grad():
+        block.linear.bias[:4] = -100.0  # four dead units
+        block.linear.bias[4:] = 1.0
+    net.model(x)
+    net.model.eval()
+    with torch.no_grad():
+        block.linear.bias[:] = 5.0
+        net.model(x)  # evaluations do not count
+    net.end_epoch(1.0)
+    belief = net.layers[0].weights[0].belief
+    assert not belief[:4].any()
+    assert (belief[4:] == 0.5).all()
+    net.end_epoch(1.0)  # nothing was active since
+    assert (net.layers[0].weights[0].belief[4:] == 0.5).all()
+
+
+def test_belief_stays_below_one_until_a_layer_is_frozen():
+    net, *_ = small(rules=gpf.Rules(weight_threshold=0.0, belief_increment=0.5, freeze_patience=None))
+    for _ in range(5):
+        net.end_epoch(1.0)
+    assert net.layers[0].weights[0].belief.max() == HIGHEST
+    assert net.layers[0].mean_belief() < 1.0
+    net.freeze(0)
+    assert net.layers[0].mean_belief() == 1.0
+
+
+def test_a_layer_that_holds_still_is_frozen():
+    net, x, y = small(rules=gpf.Rules(freeze_patience=3, freeze_delta=0.01, grow_patience=None))
+    for _ in range(5):
+        net.end_epoch(1.0)  # nothing is trained, so nothing moves; the first epoch is what the others are held against
+    assert kinds(net) == [(4, "frozen")]
+    event = net.events[0]
+    assert isinstance(event, Frozen)
+    assert event.reason == "90% of its weights moved < 0.01 in each of 3 epochs"
+    before = {name: p.clone() for name, p in net.layers[0].block.named_parameters()}
+    train(net.model, net.optimizer, x, y, steps=10)
+    assert all(torch.equal(p, before[name]) for name, p in net.layers[0].block.named_parameters())
+    assert_consistent(net)
+
+
+def test_a_layer_that_moves_is_not_frozen():
+    net, x, y = small(rules=gpf.Rules(freeze_patience=2, freeze_delta=1e-4, grow_patience=None))
+    for _ in range(6):
+        train(net.model, net.optimizer, x, y)
+        net.end_epoch(1.0)
+    assert net.events == []
+
+
+def test_frozen_layers_are_never_pruned():
+    net, *_ = small(rules=gpf.Rules(saliency_threshold=99.0, belief_threshold=2.0))
+    net.freeze(0)
+    net.grow()
+    event = net.prune()
+    assert event.after.pruned == 0
+    assert event.layers == ()
+
+
+def test_thaw_brings_a_layer_back_with_its_optimizer_state():
+    net, x, y = small()
+    train(net.model, net.optimizer, x, y)
+    before = snapshot(net)
+    net.freeze(0)
+    event = net.thaw(0)
+    assert isinstance(event, Thawed)
+    after = snapshot(net)
+    assert sorted(before["groups"][0]) == sorted(after["groups"][0])
+    for name in before.keys() - {"groups"}:
+        assert_same({name: before[name]}, {name: after[name]})
+    weight = net.layers[0].weights[0].parameter
+    old = weight.detach().clone()
+    train(net.model, net.optimizer, x, y)
+    assert not torch.equal(weight, old)
+
+
+def test_freezing_and_thawing_leaves_the_course_of_training_as_it_was():
+    one, x, y = small()
+    torch.manual_seed(0)
+    other, *_ = small()
+    other.model.load_state_dict(one.model.state_dict())
+    for net in (one, other):
+        train(net.model, net.optimizer, x, y)
+    one.freeze(0)
+    one.thaw(0)
+    losses = [train(net.model, net.optimizer, x, y, steps=20) for net in (one, other)]
+    assert losses[0] == losses[1]
+
+
+@pytest.mark.parametrize("call", [lambda n: n.thaw(0), lambda n: n.freeze(7), lambda n: n.freeze(-1), lambda n: n.undo()])
+def test_what_cannot_be_done_is_refused_in_one_line(call):
+    net, *_ = small()
+    before = snapshot(net)
+    with pytest.raises(ValueError, match="; accepted: ") as error:
+        call(net)
+    assert "\n" not in str(error.value)
+    assert_same(snapshot(net), before)
+    assert net.events == []
+
+
+def test_undo_goes_back_to_just_before_the_growth():
+    rules = gpf.Rules(
+        grow_patience=2, max_depth=2, grow_undoable=True, prune_patience=2, saliency_threshold=0.3, freeze_patience=4
+    )
+    net, x, y = small("momentum", rules=rules)
+    for _ in range(2):
+        train(net.model, net.optimizer, x, y)
+        net.end_epoch(1.0)
+    train(net.model, net.optimizer, x, y)
+    clone = copy.deepcopy(snapshot(net))
+    net.grow()
+    for _ in range(6):
+        train(net.model, net.optimizer, x, y)
+        net.end_epoch(0.9)
+    assert net.layers[0].weights[0].pruned is not None
+    event = net.undo()
+    assert isinstance(event, Undone)
+    assert net.depth == 1
+    after = snapshot(net)
+    assert_same(after, clone)
+    assert_consistent(net)
+    assert "best 0.9 since the growth against 1 before it" in event.reason
+    assert [e.kind for e in net.events][0] == "grown"
+    assert net.epoch == 8  # the clock goes on
+
+
+def test_after_an_undone_growth_none_is_tried_for_a_while():
+    net, *_ = small(rules=gpf.Rules(grow_patience=2, max_depth=2, grow_undoable=True, **NEVER))
+    for _ in range(3):
+        net.end_epoch(1.0)
+    net.undo(hold=4)
+    for _ in range(6):
+        net.end_epoch(1.0)
+    assert kinds(net) == [(3, "grown"), (3, "undone"), (7, "grown")]
+
+
+def test_undo_is_possible_once_and_only_where_asked_for():
+    net, *_ = small(rules=gpf.Rules(grow_undoable=True))
+    net.grow()
+    net.undo()
+    with pytest.raises(ValueError, match="^undo: no growth to undo"):
+        net.undo()
+
+
+def test_new_parameters_join_the_groups_of_their_namesakes():
+    model = gpf.MLP(6, 8, 3)
+    weights = [p for p in model.parameters() if p.dim() > 1]
+    others = [p for p in model.parameters() if p.dim() <= 1]
+    groups = [{"params": weights, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0, "lr": 0.5}]
+    optimizer = torch.optim.AdamW(groups, lr=0.01)
+    net = gpf.attach(model, optimizer)
+    net.grow()
+    net.freeze(1)
+    net.grow()  # the last block is frozen, and its groups are known all the same
+    for place in (1, 2):
+        layer = net.layers[place].block.linear
+        if place == 1:
+            net.thaw(1)
+        assert any(p is layer.weight for p in optimizer.param_groups[0]["params"])
+        assert any(p is layer.bias for p in optimizer.param_groups[1]["params"])
+    assert len(optimizer.param_groups) == 2
+    assert_consistent(net)
+
+
+def test_optimizers_with_parameter_names_keep_them():
+    model = gpf.MLP(6, 8, 3)
+    optimizer = torch.optim.Adam(model.named_parameters(), lr=0.01)
+    net = gpf.attach(model, optimizer)
+    net.grow()
+    assert "layers.1.linear.weight" in optimizer.param_groups[0]["param_names"]
+    net.freeze(0)
+    group = optimizer.param_groups[0]
+    assert len(group["param_names"]) == len(group["params"])
+    names = dict(model.named_parameters())
+    assert all(names[name] is p for name, p in zip(group["param_names"], group["params"], strict=True))
+
+
+def test_learning_rate_schedulers_keep_working():
+    net, x, y = small()
+    scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(net.optimizer, T_max=20)
+    rates = []
+    for step in range(20):
+        train(net.model, net.optimizer, x, y, steps=1)
+        scheduler.step()
+        rates.append(net.optimizer.param_groups[0]["lr"])
+        if step in (5, 10):
+            net.grow()
+        if step == 12:
+            net.freeze(0)
+    assert rates == sorted(rates, reverse=True)
+    assert rates[-1] == pytest.approx(0.0, abs=1e-9)
+
+
+def test_a_factory_that_fails_leaves_everything_as_it_was():
+    model = gpf.MLP(6, 8, 3)
+    optimizer = torch.optim.Adam(model.parameters())
+
+    def broken(depth):
+        raise RuntimeError("no block today")
+
+    net = gpf.attach(model, optimizer, block=broken, rules=gpf.Rules(grow_patience=1))
+    net.end_epoch(1.0)
+    before = snapshot(net)
+    with pytest.raises(RuntimeError, match="no block today"):
+        net.end_epoch(1.0)
+    assert_same(snapshot(net), before)
+    assert (net.epoch, net.events) == (1, [])
+
+
+@pytest.mark.parametrize(
+    ("block", "why"),
+    [
+        (lambda depth: nn.Sequential(nn.Linear(8, 8), nn.Tanh()), "only ReLU and dropout may follow"),
+        (lambda depth: nn.Sequential(nn.Linear(8, 9), nn.ReLU()), "8 inputs and 9 outputs"),
+        (lambda depth: nn.Sequential(nn.Conv2d(3, 3, 3), nn.ReLU()), "it changes the number of channels or the size"),
+        (lambda depth: nn.TransformerEncoderLayer(8, 2), "it normalises its output"),
+        (lambda depth: nn.GRU(8, 8), "its type is not known"),
+    ],
+)
+def test_a_block_that_cannot_be_the_identity_gets_an_error_that_says_what_to_do(block, why):
+    net, *_ = small()
+    net.make_block = block
+    before = snapshot(net)
+    with pytest.raises(ValueError, match="register_identity") as error:
+        net.grow()
+    assert why in str(error.value)
+    assert "grow_init='built'" in str(error.value)
+    assert_same(snapshot(net), before)
+
+
+def test_a_type_of_ones_own_can_be_registered():
+    class Residual(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.up, self.down = nn.Linear(8, 16), nn.Linear(16, 8)
+
+        def forward(self, x):
+            return x + self.down(torch.relu(self.up(x)))
+
+    gpf.network.register_identity(Residual, gpf.network.zero_outputs("down"))
+    net, x, _ = small()
+    net.make_block = lambda depth: Residual()
+    before = net.model(x)
+    net.grow()
+    torch.testing.assert_close(net.model(x), before, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("init", ["kaiming", "copy", "built"])
+def test_other_initialisers(init):
+    net, *_ = small(depth=2, rules=gpf.Rules(grow_init=init))
+    made = []
+
+    def factory(depth):
+        made.append(nn.Sequential(nn.Linear(8, 8), nn.ReLU()))
+        made.append(copy.deepcopy(made[0]))
+        return made[0]
+
+    if init == "copy":
+        net.grow()
+        assert torch.equal(net.layers[2].weights[0].parameter, net.layers[1].weights[0].parameter)
+        return
+    net.make_block = factory
+    net.grow()
+    weight, as_made = net.layers[2].weights[0].parameter, made[1][0].weight
+    if init == "built":
+        assert torch.equal(weight, as_made)
+    else:
+        assert not torch.equal(weight, as_made)
+        assert weight.detach().std() == pytest.approx((2 / 8) ** 0.5, rel=0.3)
+
+
+def test_copying_a_layer_of_another_shape_is_refused():
+    net, *_ = small(rules=gpf.Rules(grow_init="copy"))
+    with pytest.raises(ValueError, match="^grow_init: 'copy' needs a new block of the same shape"):
+        net.grow()
+
+
+@pytest.mark.parametrize(
+    ("stack", "message"),
+    [("blocks", "stack: 'blocks' is not in MLP; accepted"), ("head", "stack: 'head' is Linear of 0 modules; accepted")],
+)
+def test_a_stack_that_is_none_is_refused(stack, message):
+    model = gpf.MLP(6, 8, 3)
+    with pytest.raises(ValueError) as error:  # noqa: PT011 - the message is compared
+        gpf.attach(model, torch.optim.Adam(model.parameters()), stack=stack)
+    assert str(error.value).startswith(message)
+
+
+def test_an_optimizer_of_something_else_is_refused():
+    model = gpf.MLP(6, 8, 3)
+    with pytest.raises(ValueError, match=r"^optimizer: layers.0.linear.weight is not in it; accepted"):
+        gpf.attach(model, torch.optim.Adam(model.head.parameters()))
+
+
+def test_a_model_without_a_factory_needs_one():
+    model = nn.Sequential(nn.Sequential(nn.Linear(3, 3)))
+    with pytest.raises(ValueError, match="^block: none given and Sequential has no make_block"):
+        gpf.attach(model, torch.optim.Adam(model.parameters()), stack="0")
+
+
+def test_the_drawing_shows_every_layer():
+    net, *_ = small(rules=gpf.Rules(saliency_threshold=0.3, belief_threshold=2.0))
+    net.grow()
+    net.prune()
+    net.freeze(0)
+    title, header, first, second = str(net).splitlines()
+    assert "depth 2" in title
+    assert header.split() == ["layer", "block", "weights", "density", "belief", "state"]
+    assert "8x6" in first
+    assert first.endswith("frozen")
+    assert f"{1 - net.layers[0].weights[0].count_pruned() / 48:.3f}" in first
+    assert "8x8" in second
+
+
+def test_the_log_replayed_tells_the_shape_of_the_network():
+    """Depth, density and frozen layers follow from the events alone, one after the other."""
+    rules = gpf.Rules(
+        grow_patience=2, max_depth=4, prune_patience=1, saliency_threshold=0.2, freeze_patience=6, freeze_delta=0.02,
+        grow_undoable=True,
+    )  # fmt: skip
+    net, x, y = small("nesterov", rules=rules)
+    start = net.shape()
+    for epoch in range(25):
+        train(net.model, net.optimizer, x, y)
+        net.end_epoch(1.0)
+        if epoch == 4:
+            net.undo()
+        assert_consistent(net)
+    depth, frozen, shape = 1, set(), start
+    for event in net.events:
+        assert event.before == shape
+        if isinstance(event, Grown):
+            depth += 1
+        elif isinstance(event, Undone):
+            depth -= 1
+        elif isinstance(event, Frozen):
+            frozen |= set(event.layers)
+        elif isinstance(event, Pruned):
+            assert event.after.pruned >= event.before.pruned
+        shape = event.after
+        assert (shape.depth, set(shape.frozen)) == (depth, frozen)
+    assert shape == net.shape()
+    assert {"grown", "pruned", "frozen", "undone"} == {event.kind for event in net.events}
+
+
+def test_events_survive_json():
+    import json
+
+    net, *_ = small(rules=gpf.Rules(saliency_threshold=0.3, belief_threshold=2.0))
+    for event in (net.grow(), net.prune(), net.freeze(0), net.thaw(0)):
+        assert gpf.network.Event.from_json(json.loads(json.dumps(event.to_json()))) == event
+
+
+def test_copies_of_the_model_do_not_disturb_the_original():
+    """Target networks are made by deepcopy; what flows through them is not the network's own activity."""
+    net, x, _ = small(rules=gpf.Rules(activation_threshold=0.1))
+    target = copy.deepcopy(net.model)
+    target(x)
+    assert net.layers[0].activations == 0
+    net.model(x)
+    assert net.layers[0].activations == 1
+
+
+def test_frozen_batch_normalisation_keeps_its_statistics():
+    def block(depth):
+        return nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.ReLU())
+
+    model = nn.Sequential(nn.Linear(6, 8), nn.Sequential(block(0)), nn.Linear(8, 3))
+    optimizer = torch.optim.Adam(model.parameters())
+    net = gpf.attach(model, optimizer, stack="1", block=block)
+    _, x, y = small()
+    train(model, optimizer, x, y)
+    net.freeze(0)
+    norm = model[1][0][1]
+    before = norm.running_mean.clone()
+    model.train()
+    train(model, optimizer, x + 5.0, y)
+    assert torch.equal(norm.running_mean, before)
+
+
+def test_detaching_removes_every_hook():
+    net, x, y = small(rules=gpf.Rules(activation_threshold=0.1, saliency_threshold=0.5, belief_threshold=2.0))
+    net.grow()
+    net.prune()
+    model = net.detach()
+    train(model, net.optimizer, x, y)
+    weight = net.layers[0].weights[0]
+    assert weight.parameter.grad[weight.pruned].any()
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())

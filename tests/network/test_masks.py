@@ -1,0 +1,103 @@
+"""Pruned weights never come back, whatever the optimizer does."""
+
+import dataclasses
+
+import pytest
+import torch
+from helpers import OPTIMIZERS, assert_consistent, small, train
+
+import gpf
+from gpf.network import pruning
+
+FORMS = {"default": {}, "foreach": {"foreach": True}, "single": {"foreach": False}, "fused": {"fused": True}}
+CASES = [(name, form) for name in OPTIMIZERS for form in FORMS if not (form == "fused" and name == "rmsprop")]
+
+
+@pytest.mark.parametrize(("name", "form"), CASES)
+@pytest.mark.parametrize("saliency", ["magnitude", "obd"])
+def test_pruned_weights_gradients_and_moments_stay_zero(name, form, saliency):
+    net, x, y = small(name, depth=1, rules=gpf.Rules(saliency=saliency, belief_threshold=2.0), **FORMS[form])
+    train(net.model, net.optimizer, x, y)
+    net.grow()
+    train(net.model, net.optimizer, x, y)
+    layer, weight = net.layers[0], net.layers[0].weights[0]
+    squares = net._mean_square_gradient(layer, weight) if saliency == "obd" else None
+    half = pruning.saliency(weight.parameter.detach(), saliency, squares).median().item()
+    net.rules = dataclasses.replace(net.rules, saliency_threshold=half)
+    event = net.prune()
+    assert event.after.pruned == 23  # of 48, those below the median
+    masks = [weight.pruned.clone() for weight in net.layers[0].weights]
+    first = net.layers[0].weights[0].parameter.detach().clone()
+    for _ in range(10):
+        train(net.model, net.optimizer, x, y, steps=2)
+        assert_consistent(net)
+    assert all(torch.equal(w.pruned, m) for w, m in zip(net.layers[0].weights, masks, strict=True))
+    kept = ~masks[0]
+    assert (net.layers[0].weights[0].parameter.detach()[kept] != first[kept]).any()  # the others go on learning
+
+
+def test_an_optimizer_that_moves_zeros_is_put_right_after_each_step():
+    class Restless(torch.optim.SGD):
+        """Adds noise to every weight, gradient or not."""
+
+        def step(self, closure=None):
+            super().step(closure)
+            with torch.no_grad():
+                for group in self.param_groups:
+                    for p in group["params"]:
+                        p.add_(0.01 * torch.randn_like(p))
+
+    model = gpf.MLP(6, 8, 3)
+    optimizer = Restless(model.parameters(), lr=0.01)
+    net = gpf.attach(model, optimizer, rules=gpf.Rules(saliency_threshold=0.3, belief_threshold=2.0))
+    net.grow()
+    net.prune()
+    _, x, y = small()
+    train(model, optimizer, x, y)
+    assert_consistent(net)
+
+
+def test_clipping_by_norm_does_not_count_pruned_weights():
+    net, x, y = small(rules=gpf.Rules(saliency_threshold=0.5, belief_threshold=2.0))
+    net.grow()
+    net.prune()
+    torch.nn.functional.mse_loss(net.model(x), y).backward()
+    weight = net.layers[0].weights[0]
+    assert not weight.parameter.grad[weight.pruned].any()
+
+
+def test_accumulated_gradients_are_masked():
+    net, x, y = small(rules=gpf.Rules(saliency_threshold=0.5, belief_threshold=2.0))
+    net.grow()
+    net.prune()
+    for _ in range(3):
+        torch.nn.functional.mse_loss(net.model(x), y).backward()
+    weight = net.layers[0].weights[0]
+    assert not weight.parameter.grad[weight.pruned].any()
+    assert weight.parameter.grad[~weight.pruned].any()
+
+
+def test_optimal_brain_damage_uses_the_optimizers_own_average():
+    """Adam's second moment is E[g^2]; a second copy is not kept. SGD has none, so squares are gathered."""
+    for name in ("adam", "adamw", "rmsprop"):
+        net, *_ = small(name, rules=gpf.Rules(saliency="obd"))
+        assert all(weight.squares is None for layer in net.layers for weight in layer.weights)
+    net, x, y = small("sgd", rules=gpf.Rules(saliency="obd"))
+    weight = net.layers[0].weights[0]
+    expected = torch.zeros_like(weight.parameter)
+    for _ in range(4):
+        train(net.model, net.optimizer, x, y, steps=1)
+        expected += weight.parameter.grad**2
+    torch.testing.assert_close(net._mean_square_gradient(net.layers[0], weight), expected / 4)
+
+
+def test_adams_average_is_that_of_the_gradients():
+    net, x, y = small("amsgrad", rules=gpf.Rules(saliency="obd"))
+    weight = net.layers[0].weights[0]
+    gradients = []
+    for _ in range(3):
+        train(net.model, net.optimizer, x, y, steps=1)
+        gradients.append(weight.parameter.grad**2)
+    weights = [0.001 * 0.999 ** (2 - k) for k in range(3)]
+    expected = sum(w * g for w, g in zip(weights, gradients, strict=True)) / (1 - 0.999**3)
+    torch.testing.assert_close(net._mean_square_gradient(net.layers[0], weight), expected, rtol=1e-4, atol=1e-12)

@@ -1,0 +1,126 @@
+"""Each rule against a worked example, one per equation of the paper."""
+
+import math
+
+import pytest
+import torch
+
+from gpf.network import belief, freezing, growth, pruning
+from gpf.network.rules import Rules, batch_size
+
+
+@pytest.mark.parametrize(
+    ("window", "grows"),
+    [
+        ([0.50, 0.4995, 0.4992], True),  # best 0.4992: improved by 0.0008
+        ([0.50, 0.4985, 0.52], False),  # best 0.4985: improved by 0.0015
+        ([0.50, 0.51], False),  # not as long as patience
+        ([0.60, 0.70, 0.80], True),  # got worse
+    ],
+)
+def test_growth_of_a_loss_by_hand(window, grows):
+    """Eq. 1: 0.5 before; three epochs; an improvement counts from 0.001."""
+    assert growth.plateaued(0.5, window, patience=3, threshold=1e-3, mode="min") is grows
+
+
+def test_growth_of_a_success_rate_by_hand():
+    assert growth.improvement(0.90, [0.85, 0.93, 0.91], "max") == pytest.approx(0.03)
+    assert growth.plateaued(0.90, [0.85, 0.93, 0.91], 3, 0.05, "max")
+    assert not growth.plateaued(0.90, [0.85, 0.96, 0.91], 3, 0.05, "max")
+
+
+def test_growth_needs_something_to_compare_with():
+    assert not growth.plateaued(None, [1.0] * 10, 3, 1e-3, "min")
+
+
+def test_belief_by_hand():
+    """Eq. 2: h + 0.25 where abs(w) > 0.5; after five epochs it has reached its end below 1."""
+    weight = torch.tensor([[0.6, -0.7, 0.5, 0.1]])
+    h = torch.zeros(1, 4)
+    h = belief.raised(h, weight, threshold=0.5, increment=0.25)
+    assert h.tolist() == [[0.25, 0.25, 0.0, 0.0]]
+    for _ in range(4):
+        h = belief.raised(h, weight, 0.5, 0.25)
+    assert h[0, 0] == h[0, 1] == belief.HIGHEST < 1.0
+    assert h[0, 2:].tolist() == [0.0, 0.0]
+
+
+def test_belief_of_active_units_by_hand():
+    """A unit that fires raises belief in all weights into it, small ones too."""
+    weight = torch.tensor([[0.01, 0.02], [0.9, 0.03]])
+    active = torch.tensor([[True], [False]])
+    assert belief.raised(torch.zeros(2, 2), weight, 0.1, 0.5, active).tolist() == [[0.5, 0.5], [0.5, 0.0]]
+
+
+def test_pruning_by_hand():
+    """Eq. 3: belief below 0.3 and magnitude below 0.1, both."""
+    weight = torch.tensor([0.05, -0.05, 0.2, -0.2])
+    h = torch.tensor([0.1, 0.4, 0.1, 0.4])
+    assert pruning.prunable(h, pruning.saliency(weight, "magnitude"), 0.3, 0.1).tolist() == [True, False, False, False]
+
+
+def test_optimal_brain_damage_by_hand():
+    """w^2 E[g^2] / 2: 0.3^2 x 0.04 / 2 = 0.0018."""
+    weight, mean_square = torch.tensor([0.3, -2.0]), torch.tensor([0.04, 0.5])
+    assert pruning.saliency(weight, "obd", mean_square).tolist() == pytest.approx([0.0018, 1.0])
+    with pytest.raises(ValueError, match="^saliency: 'obd' needs gradients"):
+        pruning.saliency(weight, "obd")
+
+
+def test_dead_units_by_hand():
+    """Unit 0 has lost its inputs, unit 1 its outputs, unit 2 nothing."""
+    incoming = torch.tensor([[True, True], [True, False], [False, True]])
+    outgoing = torch.tensor([[False, True, False], [True, True, False]])
+    assert pruning.dead_units(incoming).tolist() == [True, False, False]
+    assert pruning.dead_units(incoming, outgoing).tolist() == [True, True, False]
+
+
+def test_stillness_by_hand():
+    """Eq. 4: of four weights, one moved by 0.5; of the three that are not pruned, it is one too."""
+    before, after = torch.tensor([1.0, 2.0, 3.0, 0.0]), torch.tensor([1.005, 2.0, 3.5, 0.0])
+    assert freezing.still_share([(before, after, None)], delta=0.01) == 0.75
+    pruned = torch.tensor([False, False, False, True])
+    assert freezing.still_share([(before, after, pruned)], delta=0.01) == pytest.approx(2 / 3)
+    assert freezing.still_share([(before, after, torch.ones(4, dtype=torch.bool))], delta=0.01) == 1.0
+
+
+def test_batch_size_by_hand():
+    """128 exp(-0.5 x 1.2) = 70.25."""
+    assert batch_size(128, 1.2, 0.5) == 70
+    assert batch_size(128, 1.2, 0.0) == 128
+    assert batch_size(8, 100.0, 1.0) == 1
+
+
+def test_presets_have_the_papers_values():
+    plume, classifier = Rules.plume(), Rules.classifier()
+    assert (plume.warmup, plume.grow_patience, plume.prune_patience, plume.freeze_patience) == (0, 1000, 500, 3000)
+    assert (plume.grow_threshold, plume.belief_threshold, plume.freeze_delta) == (1e-3, 1e-6, 0.01)
+    assert plume.belief_increment == 1 / 4500
+    assert plume.max_depth == 4
+    assert (classifier.warmup, classifier.grow_patience) == (7, 5)
+    assert (classifier.prune_patience, classifier.freeze_patience) == (2, 7)
+    assert (classifier.weight_threshold, classifier.activation_threshold) == (0.1, 0.1)
+    assert (classifier.belief_threshold, classifier.freeze_delta, classifier.batch_decay) == (0.5, 0.1, 0.5)
+    assert Rules.plume(max_depth=2).max_depth == 2
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"grow_patience": 0}, "grow_patience: 0; accepted: a whole number, at least 1"),
+        ({"grow_patience": 2.5}, "grow_patience: 2.5; accepted: a whole number, at least 1"),
+        ({"warmup": -1}, "warmup: -1; accepted: a whole number, at least 0"),
+        ({"warmup": None}, "warmup: None; accepted: a whole number, at least 0"),
+        ({"grow_threshold": math.nan}, "grow_threshold: nan; accepted: a finite number, at least 0"),
+        ({"mode": "best"}, "mode: 'best'; accepted: min, max"),
+        ({"grow_init": "zero"}, "grow_init: 'zero'; accepted: identity, kaiming, copy, built"),
+        ({"saliency": "taylor"}, "saliency: 'taylor'; accepted: magnitude, obd"),
+        ({"freeze_fraction": 0.0}, "freeze_fraction: 0.0; accepted: above 0, at most 1"),
+        ({"freeze_fraction": 1.1}, "freeze_fraction: 1.1; accepted: above 0, at most 1"),
+        ({"grow_undoable": 1}, "grow_undoable: 1; accepted: True or False"),
+    ],
+)
+def test_errors_name_field_value_and_what_is_accepted(values, message):
+    with pytest.raises(ValueError) as error:  # noqa: PT011 - the message is compared whole
+        Rules(**values)
+    assert str(error.value) == message

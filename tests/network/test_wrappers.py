@@ -1,0 +1,76 @@
+import os
+import socket
+
+import pytest
+import torch
+from helpers import assert_consistent, data, train
+from torch.nn.parallel import DistributedDataParallel
+
+import gpf
+from gpf.network import renew
+
+RULES = gpf.Rules(
+    grow_patience=1, max_depth=3, grow_init="kaiming", prune_patience=1, saliency="obd", saliency_threshold=1e-5,
+    belief_threshold=2.0, freeze_patience=4, freeze_delta=0.5, activation_threshold=0.3, weight_threshold=0.5,
+)  # fmt: skip
+
+
+def worker(rank, port, results):
+    """One of two processes: own data, own random state, own losses."""
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    torch.distributed.init_process_group("gloo", rank=rank, world_size=2)
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    model = gpf.MLP(6, 8, 3)
+    wrapped = DistributedDataParallel(model)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    net = gpf.attach(wrapped, optimizer, rules=RULES)
+    torch.manual_seed(rank)  # from here on, each draws its own numbers: new blocks must agree all the same
+    x, y = data(seed=rank)
+    for epoch in range(8):
+        loss = train(wrapped, optimizer, x, y, steps=3)
+        events = net.end_epoch(loss if epoch < 3 else 1.0 + rank)
+        if any(event.structural for event in events):
+            wrapped = net.renew(wrapped)
+    assert_consistent(net)
+    weights = torch.cat([p.detach().flatten() for p in model.parameters()]).tolist()
+    beliefs = torch.cat([w.belief.flatten() for layer in net.layers for w in layer.weights]).tolist()
+    results[rank] = ([str(event) for event in net.events], weights, beliefs)
+    torch.distributed.destroy_process_group()
+
+
+def test_all_processes_change_alike():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with torch.multiprocessing.get_context("spawn").Manager() as manager:
+        results = manager.dict()
+        torch.multiprocessing.spawn(worker, (port, results), nprocs=2)
+        first, second = results[0], results[1]
+    assert first[0] == second[0]
+    kinds = {event.split()[2] for event in first[0]}
+    assert {"grown", "pruned", "frozen"} <= kinds
+    assert first[1] == second[1]
+    assert first[2] == second[2]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_compiled_model_is_renewed_after_a_growth():
+    model = gpf.MLP(6, 8, 3)
+    compiled = torch.compile(model, backend="eager")
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    net = gpf.attach(compiled, optimizer, rules=gpf.Rules(grow_init="kaiming"))
+    assert net.model is model
+    x, y = data()
+    train(compiled, optimizer, x, y)
+    assert net.grow().structural
+    compiled = net.renew(compiled)
+    torch.testing.assert_close(compiled(x), model(x))
+    old = net.layers[1].weights[0].parameter.detach().clone()
+    train(compiled, optimizer, x, y)
+    assert not torch.equal(net.layers[1].weights[0].parameter, old)
+
+
+def test_a_bare_model_needs_no_renewal():
+    model = gpf.MLP(6, 8, 3)
+    assert renew(model) is model
