@@ -47,7 +47,9 @@ def test_a_growth_says_why_in_numbers():
     assert event.reason == "improved 0.0004 < 0.001 over 2 epochs"
     assert (event.before.depth, event.after.depth) == (1, 2)
     assert event.after.parameters - event.before.parameters == 8 * 8 + 8
-    assert str(event).startswith("epoch 3: grown layer 1 (improved 0.0004 < 0.001 over 2 epochs); depth 1 -> 2, density")
+    assert str(event).startswith(
+        "epoch 3: grown layer 1 (improved 0.0004 < 0.001 over 2 epochs); depth 1 -> 2, density"
+    )
 
 
 @pytest.mark.parametrize("metric", [float("nan"), float("inf"), -float("inf"), "low", None, torch.tensor(float("nan"))])
@@ -188,7 +190,9 @@ def test_freezing_and_thawing_leaves_the_course_of_training_as_it_was():
     assert losses[0] == losses[1]
 
 
-@pytest.mark.parametrize("call", [lambda n: n.thaw(0), lambda n: n.freeze(7), lambda n: n.freeze(-1), lambda n: n.undo()])
+@pytest.mark.parametrize(
+    "call", [lambda n: n.thaw(0), lambda n: n.freeze(7), lambda n: n.freeze(-1), lambda n: n.undo()]
+)
 def test_what_cannot_be_done_is_refused_in_one_line(call):
     net, *_ = small()
     before = snapshot(net)

@@ -43,7 +43,12 @@ def transformer_encoder():
     model = Model()
     tokens = torch.randint(0, VOCABULARY, (16, LENGTH))
     target = (tokens + tokens.flip(1)) % VOCABULARY
-    return model, "encoder.layers", block, lambda: nn.functional.cross_entropy(model(tokens).flatten(0, 1), target.flatten())
+    return (
+        model,
+        "encoder.layers",
+        block,
+        lambda: nn.functional.cross_entropy(model(tokens).flatten(0, 1), target.flatten()),
+    )
 
 
 def gpt2():
@@ -51,7 +56,14 @@ def gpt2():
     from transformers.models.gpt2.modeling_gpt2 import GPT2Block
 
     config = GPT2Config(
-        vocab_size=VOCABULARY, n_positions=LENGTH, n_embd=16, n_layer=1, n_head=2, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0
+        vocab_size=VOCABULARY,
+        n_positions=LENGTH,
+        n_embd=16,
+        n_layer=1,
+        n_head=2,
+        resid_pdrop=0,
+        embd_pdrop=0,
+        attn_pdrop=0,
     )
     model = GPT2LMHeadModel(config)
     tokens = torch.randint(0, VOCABULARY, (16, LENGTH))

@@ -20,4 +20,5 @@ def raised(belief: Tensor, weight: Tensor, threshold: float, increment: float, a
     rises = weight.abs() > threshold
     if active is not None:
         rises = rises | active
-    return torch.clamp(belief + increment * rises, max=HIGHEST)
+    # Bytes, not truth values: torch adds those several times as fast.
+    return torch.add(belief, rises.view(torch.int8), alpha=increment).clamp_(max=HIGHEST)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+import torch
 from torch import Tensor
 
 
@@ -16,10 +17,9 @@ def still_share(changes: Iterable[tuple[Tensor, Tensor, Tensor | None]], delta: 
     still = counted = 0
     for before, after, pruned in changes:
         calm = (after - before).abs_() < delta
-        if pruned is None:
-            still += int(calm.sum())
-            counted += calm.numel()
-        else:
-            still += int((calm & ~pruned).sum())
-            counted += calm.numel() - int(pruned.sum())
+        counted += calm.numel()
+        if pruned is not None:
+            calm &= ~pruned
+            counted -= int(torch.count_nonzero(pruned))
+        still += int(torch.count_nonzero(calm))
     return still / counted if counted else 1.0

@@ -26,6 +26,8 @@ class Weight:
     """Values at the end of the last epoch, to see how far they move in the next."""
     squares: Tensor | None = None
     """Sum of squared gradients, where the optimizer keeps no average of its own."""
+    keep: Tensor | None = None
+    """1 where an entry is not pruned and 0 where it is, as bytes: what gradients are multiplied with."""
     mask_handle: RemovableHandle | None = field(default=None, repr=False)
 
     def by_unit(self, values: Tensor) -> Tensor:
@@ -34,7 +36,7 @@ class Weight:
 
     def count_pruned(self) -> int:
         """Number of pruned entries."""
-        return 0 if self.pruned is None else int(self.pruned.sum())
+        return 0 if self.pruned is None else int(torch.count_nonzero(self.pruned))
 
 
 class Layer:
@@ -118,6 +120,7 @@ class Layer:
     def mask_gradients(self) -> None:
         """See to it that pruned entries get no gradient."""
         for weight in self.weights:
+            weight.keep = None if weight.pruned is None else (~weight.pruned).view(torch.int8)
             if weight.pruned is not None and weight.mask_handle is None:
                 weight.mask_handle = weight.parameter.register_post_accumulate_grad_hook(_silence(weight))
             elif weight.pruned is None and weight.mask_handle is not None:
@@ -169,7 +172,7 @@ def _mask(weight: Weight) -> Tensor:
 def _silence(weight: Weight):  # type: ignore[no-untyped-def]
     @torch.no_grad()
     def silence(parameter: Tensor) -> None:
-        if parameter.grad is not None and weight.pruned is not None:
-            parameter.grad.masked_fill_(weight.pruned, 0.0)
+        if parameter.grad is not None and weight.keep is not None:
+            parameter.grad.mul_(weight.keep)  # far faster than masked_fill_
 
     return silence
