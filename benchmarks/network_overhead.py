@@ -3,8 +3,9 @@
     python benchmarks/network_overhead.py [--rounds 30] [--threads 1] [--write] [--json]
 
 A 3072-512x4-10 network, batch 128, Adam, the classifier's rules (weights and activations gathered). Steps of a plain
-model, of one with gpf attached, and of one with gpf attached and half its weights pruned are timed in turns, with torch's
-default and its fused Adam; medians of the ratios within a round count. `--write` puts the table into docs/network.md.
+model, of one with gpf attached, and of one with gpf attached and half its weights pruned are timed in turns, with
+torch's default and its fused Adam; medians of the ratios within a round count. `--write` puts the table into
+docs/network.md.
 """
 
 import argparse

@@ -14,6 +14,21 @@ EXAMPLES = [
 ]
 
 
+def test_examples_in_docstrings_run():
+    import doctest
+    import importlib
+    import pkgutil
+
+    import gpf.network
+
+    attempted = 0
+    for module in pkgutil.iter_modules(gpf.network.__path__, "gpf.network."):
+        result = doctest.testmod(importlib.import_module(module.name))
+        assert result.failed == 0, module.name
+        attempted += result.attempted
+    assert attempted > 5
+
+
 @pytest.mark.parametrize("code", EXAMPLES)
 def test_examples_run(code, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

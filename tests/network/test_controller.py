@@ -225,7 +225,7 @@ def test_undo_goes_back_to_just_before_the_growth():
     assert_same(after, clone)
     assert_consistent(net)
     assert "best 0.9 since the growth against 1 before it" in event.reason
-    assert [e.kind for e in net.events][0] == "grown"
+    assert net.events[0].kind == "grown"
     assert net.epoch == 8  # the clock goes on
 
 
