@@ -492,3 +492,4 @@ def test_detaching_removes_every_hook():
     weight = net.layers[0].weights[0]
     assert weight.parameter.grad[weight.pruned].any()
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+    assert not (model._load_state_dict_post_hooks or net.optimizer._optimizer_step_pre_hooks)

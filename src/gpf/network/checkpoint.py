@@ -39,15 +39,28 @@ class CheckpointError(ValueError):
     """A checkpoint cannot be read; the message says what is wrong with it."""
 
 
-def save(net: GrowPruneFreeze, folder: Path) -> None:
+def save(net: GrowPruneFreeze, folder: Path, optimizer: bool = True) -> None:
     """Write a checkpoint, replacing the one that is there only when the new one is complete."""
-    foreign = _foreign_parameters(net)
+    if net.distributed:
+        if torch.distributed.get_rank() == 0:
+            _save(net, folder, optimizer)
+        torch.distributed.barrier()
+    else:
+        _save(net, folder, optimizer)
+
+
+def _save(net: GrowPruneFreeze, folder: Path, optimizer: bool) -> None:
+    optimizer = optimizer and net.optimizer is not None
+    foreign = _foreign_parameters(net) if optimizer else 0
     if foreign:
         raise ValueError(
             f"optimizer: {foreign} of its parameters are not the model's; accepted: a model that holds all of them"
         )
     tensors, manifest = capture(net)
-    if net.before_growth is not None:
+    if not optimizer:
+        tensors = {name: tensor for name, tensor in tensors.items() if not name.startswith("optimizer/")}
+        manifest["optimizer"] = None
+    elif net.before_growth is not None:
         kept, manifest["undo"] = net.before_growth
         tensors |= {_UNDO + name: tensor for name, tensor in kept.items()}
     manifest |= {
@@ -60,11 +73,12 @@ def save(net: GrowPruneFreeze, folder: Path) -> None:
         "events": [event.to_json() for event in net.events],
         "random": _random_state(),
     }
-    if net.optimizer is not None:
+    if optimizer:
         manifest["optimizer"] |= _describe(net.optimizer)
     folder.mkdir(parents=True, exist_ok=True)
     name = f"tensors-{secrets.token_hex(6)}.safetensors"
-    data = safetensors.torch.save({key: tensor.detach().contiguous() for key, tensor in tensors.items()})
+    data = safetensors.torch.save({key: tensor.detach().clone(memory_format=torch.contiguous_format)
+                                   for key, tensor in tensors.items()})  # fmt: skip
     manifest["tensors"] = {"file": name, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
     try:
         _write(folder / name, data)
@@ -85,6 +99,7 @@ def load(
     block: BlockFactory | None = None,
     optimizer: Callable[[Iterable[dict[str, Any]]], Optimizer] | None = None,
     restore_random: bool = True,
+    distributed: bool = False,
 ) -> GrowPruneFreeze:
     """Read a checkpoint; training goes on from it as if it had never stopped.
 
@@ -94,6 +109,7 @@ def load(
         block: Makes a new block, given its place in the stack; the model's own `make_block` if not given.
         optimizer: Makes the optimizer from parameter groups; needed only for one that is not of torch.optim.
         restore_random: Also set the random state of torch, NumPy and Python to what it was.
+        distributed: Whether the model will be put into DistributedDataParallel; all processes then decide alike.
 
     Returns:
         The network, with its `model` and, if one was saved, its `optimizer`.
@@ -101,53 +117,56 @@ def load(
     folder = Path(folder)
     manifest = _read_manifest(folder)
     tensors = _read_tensors(folder, manifest["tensors"])
-    try:
-        return _assemble(folder, manifest, tensors, build, block, optimizer, restore_random)
-    except KeyError as error:
-        raise CheckpointError(f"checkpoint: {folder} lacks {error}; accepted: a complete one") from None
-
-
-def _assemble(
-    folder: Path,
-    manifest: dict[str, Any],
-    tensors: dict[str, Tensor],
-    build: Callable[[], nn.Module],
-    block: BlockFactory | None,
-    optimizer: Callable[[Iterable[dict[str, Any]]], Optimizer] | None,
-    restore_random: bool,
-) -> GrowPruneFreeze:
     model = build()
-    stack = surgery.find_stack(model, manifest["stack"])
+    stack = _checked_stack(folder, model, manifest["stack"])
     make_block = block or getattr(model, "make_block", None)
     depth = len(manifest["layers"])
     if len(stack) > depth:
         raise CheckpointError(f"checkpoint: {folder} has {depth} layers and build() made {len(stack)}; accepted: fewer")
+    if len(stack) < depth and make_block is None:
+        raise CheckpointError(f"checkpoint: {folder} has {depth} layers; accepted: block=f(depth) to make them")
     while len(stack) < depth:
-        if make_block is None:
-            raise CheckpointError(f"checkpoint: {folder} has {depth} layers; accepted: block=f(depth) to make them")
-        surgery.append_block(model, manifest["stack"], make_block(len(stack)))
-    _check_shapes(folder, model, tensors)
-    members = manifest["optimizer"] and manifest["optimizer"]["members"]
-    made = None if members is None else _make_optimizer(model, manifest["optimizer"], optimizer)
+        surgery.append_block(model, manifest["stack"], make_block(len(stack)))  # type: ignore[misc]
+    _check_tensors(folder, model, tensors)
+    try:
+        net = _assemble(model, make_block or _no_factory, manifest, tensors, optimizer, distributed)
+    except (KeyError, TypeError, AttributeError, IndexError) as error:
+        raise CheckpointError(
+            f"checkpoint: {folder} is not complete ({type(error).__name__}: {error}); accepted: one that save() wrote"
+        ) from None
+    if restore_random:
+        _restore_random_state(manifest["random"])
+    return net
+
+
+def _assemble(
+    model: nn.Module,
+    make_block: BlockFactory,
+    manifest: dict[str, Any],
+    tensors: dict[str, Tensor],
+    optimizer: Callable[[Iterable[dict[str, Any]]], Optimizer] | None,
+    distributed: bool,
+) -> GrowPruneFreeze:
+    described = manifest["optimizer"]
+    made = None if described is None else _make_optimizer(model, described, optimizer)
     # A network that was saved without an optimizer still needs one to be attached to.
-    net = GrowPruneFreeze(
-        model,
-        made or torch.optim.SGD(model.parameters(), lr=0.0),
-        manifest["stack"],
-        make_block or _no_factory,
-        Rules(**manifest["rules"]),
-    )
-    if made is None:
-        net.optimizer = None  # type: ignore[assignment]
+    attached = torch.optim.SGD(model.parameters(), lr=0.0) if made is None else made
+    net = GrowPruneFreeze(model, attached, manifest["stack"], make_block, Rules(**manifest["rules"]), distributed)
+    net.optimizer = made  # type: ignore[assignment]
     restore(net, {name: tensor for name, tensor in tensors.items() if not name.startswith(_UNDO)}, manifest)
     net.epoch = manifest["epoch"]
     net.events = [Event.from_json(event) for event in manifest["events"]]
     if "undo" in manifest:
         kept = {name.removeprefix(_UNDO): tensor for name, tensor in tensors.items() if name.startswith(_UNDO)}
         net.before_growth = kept, manifest["undo"]
-    if restore_random:
-        _restore_random_state(manifest["random"])
     return net
+
+
+def _checked_stack(folder: Path, model: nn.Module, path: str) -> surgery.Stack:
+    try:
+        return surgery.find_stack(model, path)
+    except ValueError as error:
+        raise CheckpointError(f"checkpoint: {folder} does not fit the model: {error}") from None
 
 
 def _no_factory(depth: int) -> nn.Module:
@@ -167,7 +186,19 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
         )
     if manifest.get("version") != VERSION:
         raise CheckpointError(f"checkpoint: {folder} has version {manifest.get('version')!r}; accepted: {VERSION}")
-    if "tensors" not in manifest:
+    wanted = {
+        "tensors": dict,
+        "layers": list,
+        "stack": str,
+        "rules": dict,
+        "plateau": dict,
+        "events": list,
+        "random": dict,
+    }
+    for name, kind in wanted.items():
+        if not isinstance(manifest.get(name), kind):
+            raise CheckpointError(f"checkpoint: {folder / MANIFEST} lacks {name!r}; accepted: a complete one")
+    if not {"file", "bytes", "sha256"} <= manifest["tensors"].keys():
         raise CheckpointError(f"checkpoint: {folder / MANIFEST} names no tensors; accepted: a complete one")
     return manifest
 
@@ -193,25 +224,26 @@ def _read_tensors(folder: Path, described: dict[str, Any]) -> dict[str, Tensor]:
         ) from None
 
 
-def _check_shapes(folder: Path, model: nn.Module, tensors: dict[str, Tensor]) -> None:
-    wanted = {f"model/{name}": tensor.shape for name, tensor in unique_tensors(model).items()}
-    saved = {name: tensor.shape for name, tensor in tensors.items() if name.startswith("model/")}
-    for name in wanted.keys() | saved.keys():
+def _check_tensors(folder: Path, model: nn.Module, tensors: dict[str, Tensor]) -> None:
+    wanted = {f"model/{name}": _kind(tensor) for name, tensor in unique_tensors(model).items()}
+    saved = {name: _kind(tensor) for name, tensor in tensors.items() if name.startswith("model/")}
+    for name in [*wanted, *saved]:
         if wanted.get(name) != saved.get(name):
             raise CheckpointError(
                 f"checkpoint: {folder} does not fit the model: {name.removeprefix('model/')} is"
-                f" {_size(saved.get(name))} there and {_size(wanted.get(name))} here; accepted: the saved model"
+                f" {saved.get(name, 'missing')} there and {wanted.get(name, 'missing')} here; accepted: the saved model"
             )
 
 
-def _size(shape: torch.Size | None) -> str:
-    return "missing" if shape is None else "x".join(map(str, shape)) or "a number"
+def _kind(tensor: Tensor) -> str:
+    return f"{'x'.join(map(str, tensor.shape)) or 'a number'} of {str(tensor.dtype).removeprefix('torch.')}"
 
 
 def _describe(optimizer: Optimizer) -> dict[str, Any]:
     """The optimizer's class and settings as plain data."""
     return {
         "class": type(optimizer).__name__,
+        "of_torch": type(optimizer) is getattr(torch.optim, type(optimizer).__name__, None),
         "groups": [
             {key: _plain(value) for key, value in group.items() if key not in ("params", "param_names")}
             for group in optimizer.param_groups
@@ -232,7 +264,7 @@ def _make_optimizer(
         groups.append({"params": chosen, **{key: _unplain(value) for key, value in options.items()}})
     if make is None:
         make = getattr(torch.optim, described["class"], None)
-        if make is None:
+        if make is None or not described["of_torch"]:
             raise CheckpointError(
                 f"optimizer: {described['class']} is not of torch.optim; accepted: load(..., optimizer=f(groups))"
             )
@@ -242,13 +274,13 @@ def _make_optimizer(
 def _plain(value: Any) -> Any:
     if isinstance(value, Tensor):
         return {"tensor": value.item()}
-    return list(value) if isinstance(value, tuple) else value
+    return [_plain(one) for one in value] if isinstance(value, tuple | list) else value
 
 
 def _unplain(value: Any) -> Any:
-    if isinstance(value, dict):
+    if isinstance(value, dict) and value.keys() == {"tensor"}:
         return torch.tensor(value["tensor"])
-    return tuple(value) if isinstance(value, list) else value
+    return tuple(_unplain(one) for one in value) if isinstance(value, list) else value
 
 
 def _foreign_parameters(net: GrowPruneFreeze) -> int:

@@ -5,17 +5,19 @@ weights is not heard. Removing units may cut off others, so this goes on until n
 """
 
 import copy
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
 from gpf.network import surgery
+from gpf.network.hooks import remove_hooks
 
 if TYPE_CHECKING:
     from gpf.network.controller import GrowPruneFreeze
 
-_ELEMENTWISE = (nn.ReLU, nn.GELU, nn.SiLU, nn.Tanh, nn.Sigmoid, nn.LeakyReLU, nn.ELU, nn.Identity, nn.Dropout)
+_ELEMENTWISE = {nn.ReLU, nn.GELU, nn.SiLU, nn.Tanh, nn.Sigmoid, nn.LeakyReLU, nn.ELU, nn.Identity, nn.Dropout}
 
 
 class _Link:
@@ -29,9 +31,10 @@ class _Link:
         incoming, outgoing = _matrix(self.producer), _matrix(self.consumer).transpose(0, 1)
         silent = (incoming == 0).flatten(1).all(1)
         unheard = (outgoing == 0).flatten(1).all(1)
-        constants = _bias(self.producer)
+        constants = _bias(self.producer).clone()
         for function in self.between:
-            constants = function(constants)
+            if not isinstance(function, nn.Dropout):
+                constants = function(constants)
         if not _folds_exactly(self.consumer):
             silent &= (constants == 0) | unheard
         going = silent | unheard
@@ -51,11 +54,12 @@ class _Link:
 def compact(net: "GrowPruneFreeze") -> nn.Module:
     """A copy of the model with all units removed that its pruned weights have cut off.
 
-    Knows chains of Linear or Conv2d blocks with elementwise functions, up to the map that follows the stack where the
-    model is a plain chain itself, and the feed-forward parts of torch's and Hugging Face's transformer blocks. Other
-    blocks are copied as they are.
+    Knows chains of Linear or Conv2d blocks with elementwise functions, where the stack is a `Sequential` (a
+    `ModuleList` may be run in any way) or the model an `MLP`, up to the map that follows the stack; and the
+    feed-forward parts of torch's and Hugging Face's transformer blocks. Other blocks are copied as they are.
     """
-    model = _copy_without_hooks(net)
+    model = copy.deepcopy(net.model)
+    remove_hooks(model)
     with torch.no_grad():
         links = _links(model, net.stack)
         while sum(link.shrink() for link in links):
@@ -63,29 +67,31 @@ def compact(net: "GrowPruneFreeze") -> nn.Module:
     return model
 
 
-def _copy_without_hooks(net: "GrowPruneFreeze") -> nn.Module:
-    model = copy.deepcopy(net.model)
-    blocks = surgery.find_stack(model, net.stack)
-    for layer, block in zip(net.layers, blocks, strict=True):
-        ours = {handle.id for handle in layer._handles}
-        for hooks in (block._forward_hooks, block._forward_pre_hooks):
-            for key in ours & hooks.keys():
-                del hooks[key]
-    return model
-
-
 def _links(model: nn.Module, stack: str) -> list[_Link]:
     """All pairs of maps between which units can go."""
-    blocks = list(surgery.find_stack(model, stack))
-    links = [link for block in blocks for link in _links_within(block)]
-    parts: list[nn.Module] = []
-    for block in blocks:
-        inside = _flat(block)
-        if inside is None:
-            return links
-        parts += inside
-    parts += _after(model, stack)
-    return links + _links_along(parts)
+    container = surgery.find_stack(model, stack)
+    links = [link for block in container for link in _links_within(block)]
+    if is_chain(model, stack):
+        parts: list[nn.Module] = []
+        for block in container:
+            inside = _flat(block)
+            parts += [block] if inside is None else inside
+        links += _links_along(parts + _after(model, stack))
+    uses = Counter(id(module) for link in links for module in (link.producer, link.consumer))
+    weights = Counter(id(module.weight) for module in model.modules() if _is_map(module))
+    # A map stands in at most two links, once on each side; one that is used in more places cannot be changed for one.
+    return [
+        link
+        for link in links
+        if all(uses[id(m)] <= 2 and weights[id(m.weight)] == 1 for m in (link.producer, link.consumer))
+    ]
+
+
+def is_chain(model: nn.Module, stack: str) -> bool:
+    """Whether the blocks of a stack are known to run one after the other."""
+    from gpf.network.mlp import MLP
+
+    return type(model) is MLP or type(surgery.find_stack(model, stack)) is nn.Sequential
 
 
 def _links_along(parts: list[nn.Module]) -> list[_Link]:
@@ -97,7 +103,7 @@ def _links_along(parts: list[nn.Module]) -> list[_Link]:
             if producer is not None and _fits(producer, part):
                 links.append(_Link(producer, between, part))
             producer, between = part, []
-        elif isinstance(part, _ELEMENTWISE):
+        elif type(part) in _ELEMENTWISE:
             between = [*between, part]
         else:
             producer, between = None, []
@@ -114,7 +120,7 @@ def _links_within(block: nn.Module) -> list[_Link]:
             links.append(_Link(module.linear1, [wrapped], module.linear2))
         elif type(module).__name__ == "GPT2MLP":
             links.append(_Link(module.c_fc, [module.act], module.c_proj))  # type: ignore[list-item, arg-type]
-        elif isinstance(module, nn.Sequential) and module is not block:
+        elif type(module) is nn.Sequential and module is not block:
             links += _links_along(list(module))
     return links
 
@@ -130,9 +136,9 @@ class _Function(nn.Module):
 
 def _flat(block: nn.Module) -> list[nn.Module] | None:
     """The modules of a block that is a plain chain; None if it is not."""
-    if _is_map(block) or isinstance(block, _ELEMENTWISE):
+    if _is_map(block) or type(block) in _ELEMENTWISE:
         return [block]
-    if not isinstance(block, nn.Sequential):
+    if type(block) is not nn.Sequential:
         return None
     parts: list[nn.Module] = []
     for child in block:
@@ -145,11 +151,13 @@ def _after(model: nn.Module, stack: str) -> list[nn.Module]:
     """What follows the stack, as far as can be known: in our MLP its head, in a Sequential the next modules."""
     from gpf.network.mlp import MLP
 
-    if isinstance(model, MLP):
+    if type(model) is MLP:
         return [model.head]
+    if not stack:
+        return []
     path, _, name = stack.rpartition(".")
     owner = model.get_submodule(path)
-    if not isinstance(owner, nn.Sequential):
+    if type(owner) is not nn.Sequential:
         return []
     children = list(owner.named_children())
     place = [child for child, _ in children].index(name)
@@ -163,8 +171,10 @@ def _after(model: nn.Module, stack: str) -> list[nn.Module]:
 
 
 def _is_map(module: nn.Module) -> bool:
-    plain_conv = isinstance(module, nn.Conv2d) and module.groups == 1
-    return isinstance(module, nn.Linear) or plain_conv or type(module).__name__ == "Conv1D"
+    if hasattr(module, "parametrizations") or not isinstance(getattr(module, "weight", None), nn.Parameter):
+        return False
+    plain_conv = type(module) is nn.Conv2d and module.groups == 1
+    return type(module) is nn.Linear or plain_conv or type(module).__name__ == "Conv1D"
 
 
 def _fits(producer: nn.Module, consumer: nn.Module) -> bool:

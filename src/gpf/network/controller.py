@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +13,9 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from gpf.network import belief, freezing, growth, pruning, surgery
+from gpf.network.compact import compact, is_chain
 from gpf.network.events import Event, Frozen, Grown, Pruned, Shape, Thawed, Undone
+from gpf.network.hooks import Hook
 from gpf.network.initialisers import initialise
 from gpf.network.layer import Layer, Weight
 from gpf.network.moments import keeps_second_moment, leaves_zeros_alone, second_moment
@@ -20,6 +23,9 @@ from gpf.network.rules import Rules, batch_size
 from gpf.network.wrappers import is_distributed, renew, unwrap
 
 BlockFactory = Callable[[int], nn.Module]
+
+_ATTACHED: weakref.WeakSet[nn.Module] = weakref.WeakSet()
+"""The stacks that are in somebody's care."""
 
 
 def attach(
@@ -67,6 +73,8 @@ class Plateau:
     """Epochs left in which a new layer settles."""
     hold: int = 0
     """Epochs left, after an undone growth, in which none is tried again."""
+    since: float | None = None
+    """Best value since the last growth."""
 
     def after(self, metric: float, rules: Rules, warm: bool) -> "Plateau":
         """The same, one epoch on."""
@@ -75,12 +83,17 @@ class Plateau:
         window.append(metric)
         while window and (settling or len(window) > (rules.grow_patience or 0)):
             best = growth.best([window.pop(0)] + ([] if best is None else [best]), rules.mode)
-        return Plateau(best, window, max(0, self.cooldown - 1), max(0, self.hold - 1))
+        since = growth.best([metric] + ([] if self.since is None else [self.since]), rules.mode)
+        return Plateau(best, window, max(0, self.cooldown - 1), max(0, self.hold - 1), since)
+
+    def best(self, rules: Rules) -> float | None:
+        """Best value of all."""
+        values = [*self.window, *([] if self.before is None else [self.before])]
+        return growth.best(values, rules.mode) if values else None
 
     def restarted(self, rules: Rules) -> "Plateau":
         """The same, with all values before the window."""
-        values = [*self.window, *([] if self.before is None else [self.before])]
-        return Plateau(growth.best(values, rules.mode) if values else None, [], rules.grow_cooldown, self.hold)
+        return Plateau(self.best(rules), [], rules.grow_cooldown, self.hold)
 
 
 class GrowPruneFreeze:
@@ -115,15 +128,16 @@ class GrowPruneFreeze:
         self.layers: list[Layer] = []
         self.stored: dict[int, dict[str, tuple[int, dict[str, Any]]]] = {}  # optimizer state of frozen layers
         self.before_growth: tuple[dict[str, Tensor], dict[str, Any]] | None = None
-        members = {id(p) for group in optimizer.param_groups for p in group["params"]}
-        blocks = surgery.find_stack(model, stack)
-        for name, parameter in blocks.named_parameters():
-            if parameter.requires_grad and id(parameter) not in members:
-                raise ValueError(f"optimizer: {stack}.{name} is not in it; accepted: one that trains the whole stack")
-        for module in blocks:
+        self._check_attachable()
+        for module in surgery.find_stack(model, stack):
             self._adopt(module)
+        self._handles = [
+            optimizer.register_step_pre_hook(Hook(self._before_step)),
+            model.register_load_state_dict_post_hook(Hook(self._silence_all)),
+        ]
         if not leaves_zeros_alone(optimizer):
-            optimizer.register_step_post_hook(self._silence_all)
+            self._handles.append(optimizer.register_step_post_hook(Hook(self._silence_all)))
+        _ATTACHED.add(surgery.find_stack(model, stack))
 
     # What it is
 
@@ -145,7 +159,7 @@ class GrowPruneFreeze:
     def shape(self) -> Shape:
         """Depth, sizes and frozen layers of the stack as it is now."""
         weights = [weight for layer in self.layers for weight in layer.weights]
-        following = [*self.layers[1:], None]
+        following = [*self.layers[1:], None] if is_chain(self.model, self.stack) else [None] * self.depth
         return Shape(
             depth=self.depth,
             parameters=sum(layer.size for layer in self.layers),
@@ -183,7 +197,8 @@ class GrowPruneFreeze:
 
         Under DistributedDataParallel the metric is averaged over all processes, and all of them do the same.
         """
-        metric = self._agreed(_checked(metric))
+        self._check_changeable()
+        metric = self._agreed(metric)
         rules = self.rules
         warm = self.epoch >= rules.warmup
         plateau = self.plateau.after(metric, rules, warm)
@@ -208,46 +223,50 @@ class GrowPruneFreeze:
 
     def grow(self, reason: str = "asked for") -> Event:
         """Add a layer now, whatever the rules say of the metric."""
+        self._check_changeable()
         return self._grow(self._new_block(), reason)
 
     def prune(self, reason: str = "asked for") -> Event:
         """Prune now, in every layer before the newest, what the rules allow."""
+        self._check_changeable()
         return self._prune(reason)
 
     def freeze(self, layer: int, reason: str = "asked for") -> Event:
         """Freeze a layer now."""
+        self._check_changeable()
         if self.layers[self._checked_layer(layer)].frozen:
             raise ValueError(f"layer: {layer} is frozen already; accepted: one that is not")
         return self._freeze(layer, reason)
 
     def thaw(self, layer: int, reason: str = "asked for") -> Event:
         """Let a frozen layer learn again, with the optimizer state that it had when it was frozen."""
+        self._check_changeable()
         if not self.layers[self._checked_layer(layer)].frozen:
             raise ValueError(
                 f"layer: {layer} is not frozen; accepted: {', '.join(map(str, self.frozen)) or 'none now'}"
             )
         before = self.shape()
-        surgery.thaw(self.layers[layer], self.optimizer, self.stored.pop(layer), f"{self.stack}.{layer}.")
+        prefix = surgery.block_path(self.model, self.stack, layer)
+        surgery.thaw(self.layers[layer], self.optimizer, self.stored.pop(layer), prefix)
         return self._log(Thawed, (layer,), reason, before)
 
     def undo(self, hold: int | None = None) -> Event:
         """Go back to the state just before the last growth: weights, optimizer and counters, bit for bit.
 
-        The log is kept, and says so. No growth is tried again for `hold` epochs, by default as many as patience.
+        Learning rates and other settings stay what your schedule has made of them. The log is kept, and says so. No
+        growth is tried again for `hold` epochs, by default as many as patience.
         """
+        self._check_changeable()
         if self.before_growth is None:
             raise ValueError("undo: no growth to undo; accepted: once after each, with Rules(grow_undoable=True)")
         from gpf.network.state import restore
 
-        before, now = self.shape(), self.plateau
+        before, since = self.shape(), self.plateau.since
         tensors, manifest = self.before_growth
         restore(self, tensors, manifest)
         self.before_growth = None
         self.plateau = dataclasses.replace(self.plateau, hold=(self.rules.grow_patience or 0) if hold is None else hold)
-        reason = f"no value of the metric since {_number(manifest['plateau']['best'])}"
-        if now.window:
-            best = growth.best(now.window, self.rules.mode)
-            reason = f"best {_number(best)} since the growth against {_number(manifest['plateau']['best'])} before it"
+        reason = f"best {_number(since)} since the growth against {_number(self.plateau.best(self.rules))} before it"
         return self._log(Undone, (self.depth,), reason, before)
 
     def renew(self, wrapper: nn.Module) -> Any:
@@ -256,21 +275,29 @@ class GrowPruneFreeze:
 
     def compact(self) -> nn.Module:
         """A smaller dense model that computes the same, without the units that pruning has cut off."""
-        from gpf.network.compact import compact
-
         return compact(self)
 
-    def save(self, folder: str | Path) -> None:
-        """Write a checkpoint from which training goes on as if it had never stopped; see `load`."""
+    def save(self, folder: str | Path, optimizer: bool = True) -> None:
+        """Write a checkpoint from which training goes on as if it had never stopped; see `load`.
+
+        Without its optimizer it is a third as large, and good for using the model. Under DistributedDataParallel the
+        first process writes, and the others wait for it.
+        """
         from gpf.network.checkpoint import save
 
-        save(self, Path(folder))
+        save(self, Path(folder), optimizer)
 
     def detach(self) -> nn.Module:
         """Remove all hooks and return the model; it keeps its shape, and pruned weights may come back in training."""
         for layer in self.layers:
             layer.unwatch()
+        for handle in self._handles:
+            handle.remove()
+        _ATTACHED.discard(surgery.find_stack(self.model, self.stack))
         return self.model
+
+    def __deepcopy__(self, memo: object) -> "GrowPruneFreeze":
+        raise TypeError("copy: hooks cannot be copied; accepted: copy.deepcopy(net.model), or save() and gpf.load()")
 
     # How it does it
 
@@ -295,8 +322,9 @@ class GrowPruneFreeze:
         if not isinstance(block, nn.Module):
             raise ValueError(f"block: made {type(block).__name__}; accepted: a factory of torch modules")
         last = self.layers[-1].block
-        if any(block is layer.block for layer in self.layers):
-            raise ValueError("block: made a block that is in the stack already; accepted: a new one for each call")
+        known = {id(p) for p in self.model.parameters()}
+        if any(block is layer.block for layer in self.layers) or any(id(p) in known for p in block.parameters()):
+            raise ValueError("block: made one whose parameters are in the model already; accepted: a new one each time")
         example = next(last.parameters(), None)
         if example is not None:
             block.to(device=example.device, dtype=example.dtype)
@@ -314,12 +342,13 @@ class GrowPruneFreeze:
         groups = self._groups_like_last(block)
         if self.rules.grow_undoable:
             tensors, manifest = capture(self)
-            self.before_growth = {name: tensor.clone() for name, tensor in tensors.items()}, manifest
+            self.before_growth = {name: tensor.detach().clone() for name, tensor in tensors.items()}, manifest
         place = self.depth
         surgery.append_block(self.model, self.stack, block)
+        prefix = surgery.block_path(self.model, self.stack, place)
         for name, parameter in block.named_parameters():
             if parameter.requires_grad:
-                surgery.join(self.optimizer, parameter, groups[name], f"{self.stack}.{place}.{name}")
+                surgery.join(self.optimizer, parameter, groups[name], prefix + name)
         for layer in self.layers:
             layer.forget_gradients()
         self._adopt(block)
@@ -372,10 +401,12 @@ class GrowPruneFreeze:
     def _observe(self) -> None:
         """Bring beliefs and stillness up to date with the epoch that has ended."""
         rules = self.rules
+        self._silence_all()
         for layer in self.layers:
             if layer.frozen:
                 continue
-            self._agree_on_activation(layer)
+            if self.distributed and rules.activation_threshold is not None:
+                self._agree_on_activation(layer)
             for weight in layer.weights:
                 threshold = rules.activation_threshold
                 active = None if threshold is None else layer.active(weight, threshold)
@@ -414,38 +445,71 @@ class GrowPruneFreeze:
         self.events.append(event)
         return event
 
+    def _before_step(self, *_: Any) -> None:
+        for layer in self.layers:
+            if not layer.frozen:
+                layer.before_step()
+
     def _silence_all(self, *_: Any) -> None:
-        """For optimizers that move a weight of zero with no gradient: put pruned weights back after each step."""
+        """Set pruned weights to zero again, wherever they may have come from."""
+        if self.optimizer is None:
+            return
         for layer in self.layers:
             for weight in layer.weights:
                 surgery.silence(weight, self.optimizer.state.get(weight.parameter, {}))
 
-    def _agreed(self, metric: float) -> float:
-        if not self.distributed:
-            return metric
-        total = torch.tensor(metric, dtype=torch.float64)
-        torch.distributed.all_reduce(total)
-        return float(total) / torch.distributed.get_world_size()
+    def _agreed(self, metric: Any) -> float:
+        """The metric as a number; under DistributedDataParallel, its mean over all processes."""
+        try:
+            value = float(metric)
+        except (TypeError, ValueError, OverflowError):
+            raise ValueError(f"metric: {metric!r}; accepted: a finite number") from None
+        if self.distributed:
+            total = torch.tensor(value, dtype=torch.float64, device=next(self.model.parameters()).device)
+            torch.distributed.all_reduce(total)
+            value = float(total) / torch.distributed.get_world_size()
+        if not math.isfinite(value):  # on one process or on all: then all of them stop here
+            raise ValueError(f"metric: {value}; accepted: a finite number")
+        return value
 
     def _agree_on_activation(self, layer: Layer) -> None:
-        if self.distributed and layer.activation is not None:
-            torch.distributed.all_reduce(layer.activation)
-            layer.activation /= torch.distributed.get_world_size()
+        """Let all processes have the sum of all activations, those of a process without any included."""
+        if not layer.weights:
+            return
+        last = layer.weights[-1]
+        size = len(last.by_unit(last.parameter)) if layer.activation is None else len(layer.activation)
+        total = torch.zeros(size + 1, dtype=torch.float64, device=last.parameter.device)
+        if layer.activation is not None:
+            total[:-1] = layer.activation
+            total[-1] = layer.activations
+        torch.distributed.all_reduce(total)
+        layer.activation, layer.activations = total[:-1], int(total[-1])
+
+    def _check_attachable(self) -> None:
+        """Refuse what cannot be trained and changed at the same time."""
+        if isinstance(self.optimizer, torch.optim.LBFGS):
+            raise ValueError("optimizer: LBFGS keeps one state for all parameters; accepted: one with a state for each")
+        blocks = surgery.find_stack(self.model, self.stack)
+        if blocks in _ATTACHED:
+            raise ValueError(f"model: gpf is attached to {self.stack!r} already; accepted: once, or after detach()")
+        if len({id(block) for block in blocks}) < len(blocks):
+            raise ValueError(f"stack: {self.stack!r} holds a block twice; accepted: blocks of its own at each place")
+        members = {id(p) for group in self.optimizer.param_groups for p in group["params"]}
+        for name, parameter in blocks.named_parameters():
+            if parameter.requires_grad and id(parameter) not in members:
+                where = f"{self.stack}.{name}" if self.stack else name
+                raise ValueError(f"optimizer: {where} is not in it; accepted: one that trains the whole stack")
+
+    def _check_changeable(self) -> None:
+        if self.optimizer is None:
+            raise ValueError("optimizer: none was saved with this checkpoint; accepted: one saved with its optimizer")
+        if torch.is_inference_mode_enabled():
+            raise ValueError("inference_mode: what grows in it could not learn; accepted: outside of it")
 
     def _checked_layer(self, layer: int) -> int:
         if not isinstance(layer, int) or not 0 <= layer < self.depth:
             raise ValueError(f"layer: {layer!r}; accepted: 0 to {self.depth - 1}")
         return layer
-
-
-def _checked(metric: Any) -> float:
-    try:
-        value = float(metric)
-    except (TypeError, ValueError):
-        raise ValueError(f"metric: {metric!r}; accepted: a finite number") from None
-    if not math.isfinite(value):
-        raise ValueError(f"metric: {value}; accepted: a finite number")
-    return value
 
 
 def _number(value: float | None) -> str:

@@ -47,15 +47,26 @@ def zero_outputs(*paths: str) -> Initialiser:
 def initialise(block: nn.Module, last: nn.Module, init: Init) -> None:
     """Set the parameters of a block that is to follow `last`; raises before it changes anything that is in use."""
     if init == "kaiming":
-        for name, parameter in block.named_parameters():
-            if parameter.dim() >= 2:
-                nn.init.kaiming_normal_(parameter, nonlinearity="relu")
-            elif name.endswith("bias"):
-                nn.init.zeros_(parameter)
+        for module in block.modules():
+            for name, parameter in module.named_parameters(recurse=False):
+                if parameter.dim() >= 2:
+                    columns_are_units = type(module).__name__ == "Conv1D"
+                    nn.init.kaiming_normal_(parameter.T if columns_are_units else parameter, nonlinearity="relu")
+                elif "bias" in name:
+                    nn.init.zeros_(parameter)
     elif init == "copy":
         _copy(block, last)
     elif init == "identity":
+        if _ends_in_relu(block) and not _ends_in_relu(last):
+            raise _no_identity(block, "it ends in ReLU and the block before it does not, so negative values would go")
         _find_identity(block)(block)
+
+
+def _ends_in_relu(block: nn.Module) -> bool:
+    if type(block) is nn.Sequential:
+        ends = [module for module in block if not isinstance(module, nn.Dropout | nn.Identity)]
+        return bool(ends) and _ends_in_relu(ends[-1])
+    return isinstance(block, nn.ReLU)
 
 
 def _copy(block: nn.Module, last: nn.Module) -> None:
@@ -71,8 +82,11 @@ def _copy(block: nn.Module, last: nn.Module) -> None:
 def _find_identity(block: nn.Module) -> Initialiser:
     for kind in type(block).__mro__:
         for key in (kind, kind.__name__):
-            if key in _IDENTITIES:
-                return _IDENTITIES[key]
+            if key not in _IDENTITIES:
+                continue
+            if type(block).forward is not getattr(kind, "forward", None):  # a subclass that does something else
+                raise _no_identity(block, f"it is a {kind.__name__} with a forward of its own")
+            return _IDENTITIES[key]
     raise _no_identity(block, "its type is not known")
 
 
@@ -97,17 +111,29 @@ def _identity_linear(layer: nn.Module) -> None:
     assert isinstance(layer, nn.Linear)
     if layer.in_features != layer.out_features:
         raise _no_identity(layer, f"{layer.in_features} inputs and {layer.out_features} outputs")
+    _check_plain(layer)
     nn.init.eye_(layer.weight)
     if layer.bias is not None:
         nn.init.zeros_(layer.bias)
 
 
+def _check_plain(layer: nn.Module) -> None:
+    if not isinstance(layer.weight, nn.Parameter) or hasattr(layer, "parametrizations"):
+        raise _no_identity(layer, "its weight is computed from others")
+
+
 def _identity_conv2d(layer: nn.Module) -> None:
     assert isinstance(layer, nn.Conv2d)
-    same_size = layer.padding == "same" or (
-        not isinstance(layer.padding, str)
-        and all(2 * p == d * (k - 1) for p, d, k in zip(layer.padding, layer.dilation, layer.kernel_size, strict=True))
+    same_size = all(k % 2 == 1 for k in layer.kernel_size) and (
+        layer.padding == "same"
+        or (
+            not isinstance(layer.padding, str)
+            and all(
+                2 * p == d * (k - 1) for p, d, k in zip(layer.padding, layer.dilation, layer.kernel_size, strict=True)
+            )
+        )
     )
+    _check_plain(layer)
     if layer.in_channels != layer.out_channels or not same_size or any(s != 1 for s in layer.stride):
         raise _no_identity(layer, "it changes the number of channels or the size of the image")
     nn.init.dirac_(layer.weight, layer.groups)
@@ -122,8 +148,13 @@ def _identity_transformer(layer: nn.Module) -> None:
     zero_outputs("self_attn.out_proj", "linear2")(layer)
 
 
+def _identity_gpt2(block: nn.Module) -> None:
+    attentions = [name for name in ("attn", "crossattention") if hasattr(block, name)]
+    zero_outputs(*(f"{name}.c_proj" for name in attentions), "mlp.c_proj")(block)
+
+
 register_identity(nn.Sequential, _identity_sequential)
 register_identity(nn.Linear, _identity_linear)
 register_identity(nn.Conv2d, _identity_conv2d)
 register_identity(nn.TransformerEncoderLayer, _identity_transformer)
-register_identity("GPT2Block", zero_outputs("attn.c_proj", "mlp.c_proj"))
+register_identity("GPT2Block", _identity_gpt2)

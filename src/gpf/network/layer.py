@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
+from gpf.network.hooks import Hook
 from gpf.network.pruning import dead_units
 
 
@@ -34,6 +35,12 @@ class Weight:
         """Values of the weight's shape with units first: (units, inputs, ...)."""
         return values.transpose(0, 1) if self.transposed else values
 
+    @torch.no_grad()
+    def silence_gradient(self, parameter: Tensor) -> None:
+        """Take the gradient of pruned entries away as soon as it is there, before clipping sees it."""
+        if parameter.grad is not None and self.keep is not None:
+            parameter.grad.mul_(self.keep)  # far faster than masked_fill_
+
     def count_pruned(self) -> int:
         """Number of pruned entries."""
         return 0 if self.pruned is None else int(torch.count_nonzero(self.pruned))
@@ -46,9 +53,14 @@ class Layer:
         self.block = block
         owners = {id(p): module for module in block.modules() for p in module.parameters(recurse=False)}
         self.weights = [
-            Weight(name, p, type(owners[id(p)]).__name__ == "Conv1D" and p.dim() == 2, torch.zeros_like(p.detach()))
+            Weight(
+                name,
+                p,
+                transposed=type(owners[id(p)]).__name__ == "Conv1D" and p.dim() == 2,
+                belief=torch.zeros(p.shape, dtype=torch.float32, device=p.device),
+            )
             for name, p in block.named_parameters()
-            if p.dim() >= 2
+            if p.dim() >= 2 and p.requires_grad  # what the user has frozen is not ours to prune
         ]
         self.frozen = False
         self.still = 0  # epochs in a row in which it held still
@@ -72,14 +84,13 @@ class Layer:
         return 1.0 if self.frozen else sum(float(w.belief.sum()) for w in self.weights) / max(1, total)
 
     def active(self, weight: Weight, threshold: float) -> Tensor | None:
-        """Which of a weight's units were active since the last epoch ended; None if that cannot be said."""
-        if self.activation is None or not self.activations:
-            return None
-        mean = self.activation / self.activations
+        """Which units of the last weight were active since the last epoch ended; None for the others."""
+        if weight is not self.weights[-1] or self.activation is None or not self.activations:
+            return None  # a block's output is that of its last map
         rows = weight.by_unit(weight.parameter)
-        if len(mean) != len(rows):
+        if len(self.activation) != len(rows):
             return None
-        active = (mean > threshold).view(-1, *[1] * (rows.dim() - 1))
+        active = (self.activation / self.activations > threshold).view(-1, *[1] * (rows.dim() - 1))
         return weight.by_unit(active)
 
     def dead_units(self, following: "Layer | None") -> int:
@@ -99,13 +110,11 @@ class Layer:
 
     def watch(self, squares: bool, activations: bool) -> None:
         """Begin to gather squared gradients and activations, if asked for."""
-        if squares:
-            for weight in self.weights:
-                weight.squares = torch.zeros_like(weight.parameter.detach())
-                self._handles.append(weight.parameter.register_post_accumulate_grad_hook(self._gather_square(weight)))
-        if activations:
-            self._handles.append(self.block.register_forward_hook(self._gather_activation))
-        self._handles.append(self.block.register_forward_pre_hook(self._hold_statistics))
+        for weight in self.weights:
+            weight.squares = torch.zeros_like(weight.belief) if squares else None
+        if activations and self.weights:
+            self._handles.append(self.block.register_forward_hook(Hook(self._gather_activation)))
+        self._handles.append(self.block.register_forward_pre_hook(Hook(self._hold_statistics)))
 
     def unwatch(self) -> None:
         """Remove all hooks."""
@@ -122,7 +131,7 @@ class Layer:
         for weight in self.weights:
             weight.keep = None if weight.pruned is None else (~weight.pruned).view(torch.int8)
             if weight.pruned is not None and weight.mask_handle is None:
-                weight.mask_handle = weight.parameter.register_post_accumulate_grad_hook(_silence(weight))
+                weight.mask_handle = weight.parameter.register_post_accumulate_grad_hook(Hook(weight.silence_gradient))
             elif weight.pruned is None and weight.mask_handle is not None:
                 weight.mask_handle.remove()
                 weight.mask_handle = None
@@ -134,32 +143,42 @@ class Layer:
             if weight.squares is not None:
                 weight.squares.zero_()
 
-    def _gather_square(self, weight: Weight):  # type: ignore[no-untyped-def]
-        first = weight is self.weights[0]
+    @torch.no_grad()
+    def before_step(self) -> None:
+        """Look at the gradients that the optimizer is about to use: mask them, and gather their squares."""
+        seen = False
+        for weight in self.weights:
+            gradient = weight.parameter.grad
+            if gradient is None:
+                continue
+            weight.silence_gradient(weight.parameter)  # once more: it may not have come from autograd
+            if weight.squares is not None:
+                weight.squares.addcmul_(gradient, gradient)
+                seen = True
+        self.gradients += seen
 
-        @torch.no_grad()
-        def gather(parameter: Tensor) -> None:
-            if parameter.grad is not None and weight.squares is not None:
-                weight.squares.addcmul_(parameter.grad, parameter.grad)
-                self.gradients += first
-
-        return gather
+    def release_statistics(self) -> None:
+        """Let running statistics move again after they were held."""
+        for module in self.block.modules():
+            if isinstance(module, nn.modules.batchnorm._NormBase):
+                module.train(self.block.training)
 
     @torch.no_grad()
     def _gather_activation(self, block: nn.Module, inputs: object, output: object) -> None:
-        if block is not self.block or not block.training:  # a copy of the model, or an evaluation
+        if not block.training:
             return
         out = output[0] if isinstance(output, tuple) else output
         if not isinstance(out, Tensor):
             return
-        unit = 1 if out.dim() == 4 else out.dim() - 1  # images are (batch, channels, height, width)
+        # Convolutions put units second, (batch, channels, ...); everything else puts them last.
+        unit = 1 if self.weights[-1].parameter.dim() > 2 else out.dim() - 1
         mean = out.abs().mean(dim=[d for d in range(out.dim()) if d != unit])
         self.activation = mean if self.activation is None else self.activation.add_(mean)
         self.activations += 1
 
     def _hold_statistics(self, block: nn.Module, inputs: object) -> None:
         """A frozen layer is a fixed function: its running statistics stay what they are."""
-        if self.frozen and block is self.block:
+        if self.frozen:
             for module in block.modules():
                 if isinstance(module, nn.modules.batchnorm._NormBase):
                     module.eval()
@@ -167,12 +186,3 @@ class Layer:
 
 def _mask(weight: Weight) -> Tensor:
     return torch.zeros_like(weight.parameter, dtype=torch.bool) if weight.pruned is None else weight.pruned
-
-
-def _silence(weight: Weight):  # type: ignore[no-untyped-def]
-    @torch.no_grad()
-    def silence(parameter: Tensor) -> None:
-        if parameter.grad is not None and weight.keep is not None:
-            parameter.grad.mul_(weight.keep)  # far faster than masked_fill_
-
-    return silence

@@ -1,6 +1,5 @@
 """Which weights to prune (Eq. 3): little believed in, and cheap to lose."""
 
-import torch
 from torch import Tensor
 
 from gpf.network.rules import Saliency
@@ -34,8 +33,3 @@ def dead_units(incoming: Tensor, outgoing: Tensor | None = None) -> Tensor:
     if outgoing is not None:
         dead = dead | outgoing.transpose(0, 1).flatten(1).all(dim=1)
     return dead
-
-
-def none_pruned(weight: Tensor) -> Tensor:
-    """The mask of a weight of which nothing is pruned."""
-    return torch.zeros_like(weight, dtype=torch.bool)

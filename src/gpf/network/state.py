@@ -3,12 +3,13 @@
 Both undoing a growth and checkpoints are made of this.
 """
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from gpf.network import growth, surgery
+from gpf.network import surgery
 
 if TYPE_CHECKING:
     from gpf.network.controller import GrowPruneFreeze
@@ -35,15 +36,9 @@ def capture(net: "GrowPruneFreeze") -> tuple[dict[str, Tensor], dict[str, Any]]:
                 "activations": layer.activations,
             }
         )
-    values = [*net.plateau.window, *([] if net.plateau.before is None else [net.plateau.before])]
     manifest: dict[str, Any] = {
-        "plateau": {
-            "before": net.plateau.before,
-            "window": list(net.plateau.window),
-            "cooldown": net.plateau.cooldown,
-            "hold": net.plateau.hold,
-            "best": growth.best(values, net.rules.mode) if values else None,
-        },
+        "plateau": dataclasses.asdict(net.plateau),
+        "trainable": [name for name, parameter in net.model.named_parameters() if parameter.requires_grad],
         "prunes_due": list(net.prunes_due),
         "layers": layers,
         "optimizer": None if net.optimizer is None else _capture_optimizer(net, tensors),
@@ -56,9 +51,10 @@ def _capture_optimizer(net: "GrowPruneFreeze", tensors: dict[str, Tensor]) -> di
     states = {names[id(p)]: state for p, state in net.optimizer.state.items() if id(p) in names}
     stored = {}
     for i, parameters in net.stored.items():
+        prefix = surgery.block_path(net.model, net.stack, i)
         for name, (group, state) in parameters.items():
-            states[f"{net.stack}.{i}.{name}"] = state
-            stored[f"{net.stack}.{i}.{name}"] = group
+            states[prefix + name] = state
+            stored[prefix + name] = group
     scalars: dict[str, dict[str, Any]] = {}
     for name, state in states.items():
         for key, value in state.items():
@@ -90,21 +86,21 @@ def restore(net: "GrowPruneFreeze", tensors: dict[str, Tensor], manifest: dict[s
     for i, (layer, values) in enumerate(zip(net.layers, manifest["layers"], strict=True)):
         layer.frozen, layer.still = values["frozen"], values["still"]
         layer.gradients, layer.activations = values["gradients"], values["activations"]
-        layer.activation = _copy_of(tensors.get(f"layer/{i}/activation"))
+        if not layer.frozen:
+            layer.release_statistics()
         for weight in layer.weights:
+            device = weight.parameter.device
+            layer.activation = _copy_of(tensors.get(f"layer/{i}/activation"), device)
             for kind in _OF_WEIGHT:
-                setattr(weight, kind, _copy_of(tensors.get(f"layer/{i}/{kind}/{weight.name}")))
+                setattr(weight, kind, _copy_of(tensors.get(f"layer/{i}/{kind}/{weight.name}"), device))
         layer.mask_gradients()
-    plateau = {key: value for key, value in manifest["plateau"].items() if key != "best"}
-    net.plateau = Plateau(**{**plateau, "window": list(plateau["window"])})
+    net.plateau = Plateau(**{**manifest["plateau"], "window": list(manifest["plateau"]["window"])})
     net.prunes_due = list(manifest["prunes_due"])
     net.stored = {}
     if net.optimizer is not None:
         _restore_optimizer(net, tensors, manifest["optimizer"])
-    for layer in net.layers:
-        if layer.frozen:
-            for parameter in layer.parameters():
-                parameter.requires_grad_(False)
+    for name, parameter in net.model.named_parameters():
+        parameter.requires_grad_(name in manifest["trainable"])
 
 
 def _restore_optimizer(net: "GrowPruneFreeze", tensors: dict[str, Tensor], manifest: dict[str, Any]) -> None:
@@ -115,20 +111,26 @@ def _restore_optimizer(net: "GrowPruneFreeze", tensors: dict[str, Tensor], manif
         kind, _, rest = name.partition("/")
         if kind == "optimizer":
             owner, _, key = rest.rpartition("/")
-            states.setdefault(owner, {})[key] = tensor.clone()
+            like = parameters[owner]
+            values = tensor.to(like.device, copy=True) if tensor.shape == like.shape else tensor.clone()
+            states.setdefault(owner, {})[key] = values
     for parameter in parameters.values():
         net.optimizer.state.pop(parameter, None)
     for index, members in enumerate(manifest["members"]):
         foreign = [p for p in net.optimizer.param_groups[index]["params"] if id(p) not in ours]
         surgery.set_members(net.optimizer, index, {name: parameters[name] for name in members}, foreign)
         for name in members:
-            parameters[name].requires_grad_(True)
             if name in states:
                 net.optimizer.state[parameters[name]] = states[name]
-    for name, group in manifest["stored"].items():
-        parameters[name].requires_grad_(False)
-        layer, _, rest = name.removeprefix(f"{net.stack}.").partition(".")
-        net.stored.setdefault(int(layer), {})[rest] = (group, states.get(name, {}))
+    for i in range(net.depth):
+        prefix = surgery.block_path(net.model, net.stack, i)
+        of_layer = {
+            name.removeprefix(prefix): (group, states.get(name, {}))
+            for name, group in manifest["stored"].items()
+            if name.startswith(prefix)
+        }
+        if of_layer:
+            net.stored[i] = of_layer
 
 
 def unique_tensors(model: nn.Module) -> dict[str, Tensor]:
@@ -142,5 +144,5 @@ def unique_tensors(model: nn.Module) -> dict[str, Tensor]:
     return unique
 
 
-def _copy_of(tensor: Tensor | None) -> Tensor | None:
-    return None if tensor is None else tensor.clone()
+def _copy_of(tensor: Tensor | None, device: torch.device) -> Tensor | None:
+    return None if tensor is None else tensor.to(device, copy=True)

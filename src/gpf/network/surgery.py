@@ -1,4 +1,4 @@
-"""The only functions that change a module or an optimizer in place.
+"""The functions that change a module or an optimizer in place; nothing else does, but `state.restore`, by way of these.
 
 Each checks what it is about to do before it does it, so that an error leaves everything as it was.
 """
@@ -36,10 +36,16 @@ def append_block(model: nn.Module, path: str, block: nn.Module) -> None:
     _announce_depth(model, path, len(stack) - 1, len(stack))
 
 
+def block_path(model: nn.Module, path: str, place: int) -> str:
+    """The path of a block of the stack, with a dot at its end: what its parameters' names begin with."""
+    name = list(find_stack(model, path)._modules)[place]
+    return f"{path}.{name}." if path else f"{name}."
+
+
 def remove_last_block(model: nn.Module, path: str) -> None:
     """Take the last block out of the stack."""
     stack = find_stack(model, path)
-    del stack[-1]
+    delattr(stack, list(stack._modules)[-1])  # `del stack[-1]` would rename the others
     _announce_depth(model, path, len(stack) + 1, len(stack))
 
 
@@ -95,9 +101,10 @@ def set_members(
 ) -> None:
     """Let a group hold these parameters, by name, and the foreign ones, which are not the model's, after them."""
     members = optimizer.param_groups[group]
-    members["params"] = [*parameters.values(), *foreign]
     if "param_names" in members:
-        members["param_names"] = [*parameters, *members["param_names"][len(members["param_names"]) - len(foreign) :]]
+        names = {id(p): name for name, p in zip(members["param_names"], members["params"], strict=True)}
+        members["param_names"] = [*parameters, *(names[id(p)] for p in foreign)]
+    members["params"] = [*parameters.values(), *foreign]
 
 
 @torch.no_grad()
@@ -130,7 +137,7 @@ def freeze(layer: Layer, optimizer: Optimizer) -> dict[str, tuple[int, dict[str,
     stored = {}
     for name, parameter in layer.block.named_parameters():
         group = group_index(optimizer, parameter)
-        if group is not None:
+        if group is not None and parameter.requires_grad:
             stored[name] = (group, leave(optimizer, parameter))
             parameter.requires_grad_(False)
             parameter.grad = None
@@ -150,3 +157,4 @@ def thaw(layer: Layer, optimizer: Optimizer, stored: dict[str, tuple[int, dict[s
         silence(weight, optimizer.state.get(weight.parameter, {}))
     layer.frozen = False
     layer.still = 0
+    layer.release_statistics()

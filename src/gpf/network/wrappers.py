@@ -31,7 +31,8 @@ def renew(model: nn.Module) -> Any:
     """The same wrappers anew around a model whose structure has changed.
 
     DistributedDataParallel collects its parameters once and would neither see new ones nor miss frozen ones;
-    torch.compile would run what it compiled before. Call it after every event that is `structural`.
+    torch.compile would run what it compiled before. Call it after every event that is `structural`. Communication hooks
+    and mixed precision of DistributedDataParallel are not carried over: register them again.
     """
     if isinstance(model, DistributedDataParallel):
         return DistributedDataParallel(
@@ -42,6 +43,8 @@ def renew(model: nn.Module) -> Any:
             broadcast_buffers=model.broadcast_buffers,
             find_unused_parameters=model.find_unused_parameters,
             gradient_as_bucket_view=model.gradient_as_bucket_view,
+            bucket_cap_mb=model.bucket_bytes_cap / 2**20,
+            static_graph=model.static_graph,
         )
     if hasattr(model, "_orig_mod"):
         torch.compiler.reset()
