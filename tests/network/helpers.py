@@ -1,5 +1,7 @@
 """Small models, data and checks that the network's tests share."""
 
+import dataclasses
+
 import torch
 from torch import nn
 
@@ -54,8 +56,16 @@ def snapshot(net):
             for key in ("belief", "pruned", "previous", "squares"):
                 value = getattr(weight, key)
                 state[f"layer/{i}/{weight.name}/{key}"] = None if value is None else value.clone()
+        state[f"layer/{i}/activation"] = None if layer.activation is None else layer.activation.clone()
+    for i, parameters in net.stored.items():
+        for name, (group, values) in parameters.items():
+            state[f"stored/{i}/{name}"] = group
+            for key, value in values.items():
+                state[f"stored/{i}/{name}/{key}"] = value.clone() if torch.is_tensor(value) else value
+    if net.before_growth is not None:
+        state |= {f"undo/{name}": tensor.clone() for name, tensor in net.before_growth[0].items()}
     state["requires_grad"] = [name for name, p in net.model.named_parameters() if p.requires_grad]
-    state["counters"] = (net.plateau.before, tuple(net.plateau.window), net.plateau.cooldown, tuple(net.prunes_due))
+    state["counters"] = (dataclasses.asdict(net.plateau), tuple(net.prunes_due))
     return state
 
 

@@ -109,6 +109,41 @@ def test_an_optimizer_of_ones_own_is_made_by_the_caller(tmp_path):
     assert isinstance(gpf.load(tmp_path, build, optimizer=lambda groups: Mine(groups)).optimizer, Mine)
 
 
+def test_an_optimizer_that_is_only_named_like_torchs_is_not_taken_for_it(tmp_path):
+    class Adam(torch.optim.SGD):
+        pass
+
+    model = build()
+    gpf.attach(model, Adam(model.parameters(), lr=0.1)).save(tmp_path)
+    with pytest.raises(CheckpointError, match="^optimizer: Adam is not of torch.optim"):
+        gpf.load(tmp_path, build)
+
+
+def test_errors_of_the_callers_own_functions_are_the_callers(saved):
+    def broken():
+        return {}["hidden_size"]
+
+    with pytest.raises(KeyError, match="hidden_size"):
+        gpf.load(saved, broken)
+
+
+def test_a_checkpoint_without_its_optimizer_is_for_use(tmp_path):
+    net, x, y = small(rules=RULES)
+    epochs(net, x, y, 6)
+    net.save(tmp_path / "whole")
+    net.save(tmp_path / "bare", optimizer=False)
+    sizes = [sum(path.stat().st_size for path in (tmp_path / name).glob("*.safetensors")) for name in ("whole", "bare")]
+    assert sizes[1] < sizes[0] / 2
+    bare = gpf.load(tmp_path / "bare", build)
+    assert bare.optimizer is None
+    assert torch.equal(bare.model(x), net.model(x))
+    assert bare.shape() == net.shape()
+    torch.testing.assert_close(bare.compact()(x), net.model(x), rtol=1e-4, atol=1e-5)
+    for change_it in (lambda: bare.end_epoch(1.0), bare.grow, bare.prune, lambda: bare.freeze(0), bare.undo):
+        with pytest.raises(ValueError, match="^optimizer: none was saved with this checkpoint"):
+            change_it()
+
+
 def test_random_state_is_left_alone_where_asked_to(tmp_path):
     net, *_ = small()
     net.save(tmp_path)
@@ -151,6 +186,12 @@ def tensors_of(folder):
         (lambda f: (f / MANIFEST).write_bytes(b"\xff\xfe\x00"), "cannot be read"),
         (lambda f: change(f, version=99), "has version 99; accepted: 1"),
         (lambda f: change(f, plateau=None, remove=True), "lacks 'plateau'"),
+        (lambda f: change(f, tensors={}), "names no tensors"),
+        (lambda f: change(f, tensors="x"), "lacks 'tensors'"),
+        (lambda f: change(f, layers=3), "lacks 'layers'"),
+        (lambda f: change(f, rules={"no": 1}), "is not complete"),
+        (lambda f: change(f, stack="elsewhere"), "does not fit the model: stack: 'elsewhere' is not in MLP"),
+        (lambda f: change(f, optimizer={}), "is not complete"),
         (lambda f: tensors_of(f).unlink(), "cannot be read (No such file or directory)"),
         (lambda f: tensors_of(f).write_bytes(tensors_of(f).read_bytes()[:-100]), "is damaged"),
         (lambda f: flip(tensors_of(f)), "is damaged"),
@@ -185,6 +226,7 @@ def flip(path):
     ("wrong", "message"),
     [
         (lambda: gpf.MLP(6, 9, 3), "does not fit the model: "),
+        (lambda: gpf.MLP(6, 8, 3).double(), "8x6 of float32 there and 8x6 of float64 here"),
         (lambda: gpf.MLP(6, 8, 3, depth=7), "and build() made 7; accepted: fewer"),
     ],
 )

@@ -119,6 +119,69 @@ def test_feed_forward_parts_of_transformers_shrink():
         torch.testing.assert_close(new, old, rtol=1e-4, atol=1e-5)
 
 
+def test_functions_in_place_and_dropout_do_not_disturb_it():
+    def block(depth=0):
+        return nn.Sequential(nn.Linear(8, 8), nn.ReLU(inplace=True), nn.Dropout(0.5))
+
+    model = nn.Sequential(nn.Sequential(block(), block(), block()), nn.Linear(8, 3))
+    net = gpf.attach(model, torch.optim.Adam(model.parameters()), stack="0", block=block)
+    with torch.no_grad():
+        net.layers[0].block[0].bias += 1.0
+    prune_units(net, 0, [0, 1])
+    prune_units(net, 1, [2], incoming=False)
+    smaller = net.compact().eval()
+    model.eval()
+    x = torch.randn(16, 8)
+    torch.testing.assert_close(smaller(x), model(x), rtol=1e-5, atol=1e-6)
+    assert [m.out_features for m in smaller.modules() if isinstance(m, nn.Linear)] == [6, 7, 8, 3]
+
+
+def test_stacks_that_are_not_known_to_be_chains_are_left_alone():
+    class Residual(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = nn.ModuleList(nn.Sequential(nn.Linear(8, 8), nn.ReLU()) for _ in range(3))
+
+        def make_block(self, depth):
+            return nn.Sequential(nn.Linear(8, 8), nn.ReLU())
+
+        def forward(self, x):
+            for layer in self.layers:
+                x = x + layer(x)
+            return x
+
+    model = Residual()
+    net = gpf.attach(model, torch.optim.Adam(model.parameters()))
+    prune_units(net, 0, [0, 3])
+    x = torch.randn(5, 8)
+    assert torch.equal(net.compact()(x), model(x))
+    assert net.shape().pruned_units == 2
+
+
+def test_maps_that_are_used_twice_are_left_alone():
+    shared = nn.Linear(8, 8)
+
+    def block(depth=0):
+        return nn.Sequential(nn.Linear(8, 8), nn.ReLU())
+
+    model = nn.Sequential(nn.Sequential(nn.Sequential(shared, nn.ReLU()), block(), nn.Sequential(shared, nn.ReLU())))
+    net = gpf.attach(model, torch.optim.Adam(model.parameters()), stack="0", block=block)
+    prune_units(net, 0, [0])
+    x = torch.randn(5, 8)
+    torch.testing.assert_close(net.compact()(x), model(x))
+
+
+def test_a_normalised_seed_layer_is_left_as_it_is():
+    model = gpf.MLP(6, 8, 3, depth=3, layer_norm=True)
+    net = gpf.attach(model, torch.optim.Adam(model.parameters()))
+    prune_units(net, 0, [0])
+    prune_units(net, 1, [1, 2])
+    x = torch.randn(5, 6)
+    smaller = net.compact()
+    torch.testing.assert_close(smaller(x), model(x))
+    assert widths(smaller) == [8, 6, 8, 3]
+
+
 def test_unknown_blocks_are_copied_as_they_are():
     class Odd(nn.Module):
         def __init__(self):

@@ -1,4 +1,5 @@
 import copy
+import re
 
 import pytest
 import torch
@@ -160,6 +161,196 @@ def test_frozen_layers_are_never_pruned():
     assert event.layers == ()
 
 
+def test_a_thawed_layer_must_hold_still_anew():
+    net, *_ = small(rules=gpf.Rules(freeze_patience=3, grow_patience=None))
+    for _ in range(4):
+        net.end_epoch(1.0)
+    net.thaw(0)
+    assert net.layers[0].still == 0
+    net.end_epoch(1.0)
+    assert net.frozen == ()
+
+
+def test_nothing_is_observed_during_warmup():
+    net, *_ = small(rules=gpf.Rules(warmup=3, weight_threshold=0.0, freeze_patience=2))
+    for _ in range(3):
+        assert net.end_epoch(1.0) == []
+    assert not net.layers[0].weights[0].belief.any()
+    assert net.layers[0].still == 0
+
+
+def test_what_the_user_has_frozen_stays_frozen_and_unpruned():
+    for make in (lambda p: torch.optim.Adam(p), lambda p: torch.optim.SGD(p, lr=0.1)):
+        model = gpf.MLP(6, 8, 3)
+        model.layers[0].linear.weight.requires_grad_(False)
+        model.head.weight.requires_grad_(False)
+        before = model.layers[0].linear.weight.clone()
+        rules = gpf.Rules(saliency="obd", saliency_threshold=1e9, belief_threshold=2.0, grow_undoable=True)
+        net = gpf.attach(model, make(model.parameters()), rules=rules)
+        _, x, y = small()
+        net.grow()
+        train(model, net.optimizer, x, y)
+        net.prune()
+        net.freeze(0)
+        net.thaw(0)
+        net.undo()
+        assert not model.layers[0].linear.weight.requires_grad
+        assert not model.head.weight.requires_grad
+        assert model.layers[0].linear.bias.requires_grad
+        assert torch.equal(model.layers[0].linear.weight, before)
+
+
+def test_blocks_of_a_named_stack_keep_their_names():
+    from collections import OrderedDict
+
+    def block(depth):
+        return nn.Sequential(nn.Linear(8, 8), nn.ReLU())
+
+    stack = nn.Sequential(OrderedDict(first=block(0), second=block(1)))
+    model = nn.Sequential(OrderedDict(encode=nn.Linear(6, 8), relu=nn.ReLU(), body=stack, head=nn.Linear(8, 3)))
+    net = gpf.attach(
+        model,
+        torch.optim.Adam(model.named_parameters()),
+        stack="body",
+        block=block,
+        rules=gpf.Rules(grow_undoable=True),
+    )
+    before = snapshot(net)
+    net.grow()
+    net.freeze(0)
+    net.undo(hold=0)
+    assert_same(snapshot(net), before)
+    net.freeze(1)
+    net.thaw(1)
+    assert set(net.optimizer.param_groups[0]["param_names"]) == {name for name, _ in model.named_parameters()}
+
+
+def test_a_model_may_be_the_stack_itself(tmp_path):
+    def block(depth=0):
+        return nn.Sequential(nn.Linear(6, 6), nn.ReLU())
+
+    def build():
+        return nn.Sequential(block())
+
+    model = build()
+    net = gpf.attach(model, torch.optim.Adam(model.parameters()), stack="", block=block)
+    net.grow()
+    net.freeze(0)
+    net.save(tmp_path)
+    again = gpf.load(tmp_path, build, block)
+    x = torch.randn(4, 6)
+    assert torch.equal(again.model(x), model(x))
+    torch.testing.assert_close(net.compact()(x), model(x))
+    again.thaw(0)
+    assert_consistent(again)
+
+
+def test_belief_is_kept_in_full_precision():
+    model = gpf.MLP(6, 8, 3).to(torch.bfloat16)
+    rules = gpf.Rules(weight_threshold=0.0, belief_increment=1 / 4500, freeze_patience=None, grow_patience=None)
+    net = gpf.attach(model, torch.optim.Adam(model.parameters()), rules=rules)
+    for _ in range(900):
+        net.end_epoch(1.0)
+    assert net.layers[0].mean_belief() == pytest.approx(0.2, rel=1e-3)
+
+
+def test_activity_is_that_of_a_blocks_last_map():
+    def block(depth):
+        return nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8), nn.ReLU())
+
+    model = nn.Sequential(nn.Linear(6, 8), nn.Sequential(block(0)))
+    rules = gpf.Rules(activation_threshold=0.01, weight_threshold=99.0, belief_increment=0.5)
+    net = gpf.attach(model, torch.optim.Adam(model.parameters()), stack="1", block=block, rules=rules)
+    model(torch.randn(16, 6))
+    net.end_epoch(1.0)
+    first, second = net.layers[0].weights
+    assert not first.belief.any()
+    assert second.belief.any()
+
+
+def test_running_statistics_move_again_after_thawing():
+    def block(depth):
+        return nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.ReLU())
+
+    model = nn.Sequential(nn.Linear(6, 8), nn.Sequential(block(0)))
+    net = gpf.attach(model, torch.optim.Adam(model.parameters()), stack="1", block=block)
+    net.freeze(0)
+    model(torch.randn(16, 6))
+    net.thaw(0)
+    before = model[1][0][1].running_mean.clone()
+    model(torch.randn(16, 6))
+    assert not torch.equal(model[1][0][1].running_mean, before)
+
+
+def test_a_new_block_is_in_the_mode_of_the_last_one():
+    net, *_ = small()
+    net.model.eval()
+    net.grow()
+    assert not net.layers[1].block.training
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: attach_with(torch.optim.LBFGS), "optimizer: LBFGS keeps one state for all parameters"),
+        (lambda: attach_twice(), "model: gpf is attached to 'layers' already"),
+        (lambda: attach_to_shared(), "stack: '0' holds a block twice"),
+        (lambda: grow_in_inference_mode(), "inference_mode: what grows in it could not learn"),
+        (lambda: grow_by_a_shared_block(), "block: made one whose parameters are in the model already"),
+    ],
+)
+def test_what_cannot_work_is_refused(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def attach_with(kind):
+    model = gpf.MLP(6, 8, 3)
+    gpf.attach(model, kind(model.parameters()))
+
+
+def attach_twice():
+    net, *_ = small()
+    gpf.attach(net.model, net.optimizer)
+
+
+def attach_to_shared():
+    block = nn.Sequential(nn.Linear(8, 8), nn.ReLU())
+    model = nn.Sequential(nn.Sequential(block, block))
+    gpf.attach(model, torch.optim.Adam(model.parameters()), stack="0", block=lambda depth: block)
+
+
+def grow_in_inference_mode():
+    net, *_ = small()
+    with torch.inference_mode():
+        net.grow()
+
+
+def grow_by_a_shared_block():
+    net, *_ = small(depth=2)
+    net.make_block = lambda depth: nn.Sequential(net.layers[1].block.linear, nn.ReLU())
+    before = snapshot(net)
+    try:
+        net.grow()
+    finally:
+        assert_same(snapshot(net), before)
+
+
+def test_a_network_cannot_be_copied_but_its_model_can():
+    import io
+    import pickle
+
+    net, x, y = small(rules=gpf.Rules(saliency_threshold=0.5, belief_threshold=2.0, activation_threshold=0.1))
+    net.grow()
+    net.prune()
+    with pytest.raises(TypeError, match="^copy: hooks cannot be copied; accepted"):
+        copy.deepcopy(net)
+    for twin in (copy.deepcopy(net.model), pickle.loads(pickle.dumps(net.model))):
+        assert torch.equal(twin(x), net.model(x))
+    file = io.BytesIO()
+    torch.save(net.model, file)
+
+
 def test_thaw_brings_a_layer_back_with_its_optimizer_state():
     net, x, y = small()
     train(net.model, net.optimizer, x, y)
@@ -222,7 +413,10 @@ def test_undo_goes_back_to_just_before_the_growth():
     assert isinstance(event, Undone)
     assert net.depth == 1
     after = snapshot(net)
+    held, clone["counters"][0]["hold"] = after["counters"][0]["hold"], 2
+    assert held == 2  # as many epochs as patience; all else is as it was
     assert_same(after, clone)
+    assert all(p.grad is None for p in net.model.parameters())
     assert_consistent(net)
     assert "best 0.9 since the growth against 1 before it" in event.reason
     assert net.events[0].kind == "grown"
@@ -237,6 +431,41 @@ def test_after_an_undone_growth_none_is_tried_for_a_while():
     for _ in range(6):
         net.end_epoch(1.0)
     assert kinds(net) == [(3, "grown"), (3, "undone"), (7, "grown")]
+
+
+def test_an_undone_growth_says_what_it_brought_whatever_the_window():
+    for rules in (
+        gpf.Rules(grow_patience=2, grow_undoable=True, **NEVER),
+        gpf.Rules(grow_patience=None, grow_undoable=True),
+    ):
+        net, *_ = small(rules=rules)
+        net.end_epoch(1.0)
+        net.grow()
+        for metric in (0.1, 0.9, 0.9, 0.9):
+            net.end_epoch(metric)
+            if net.depth > 2:
+                break
+        else:
+            assert net.undo().reason == "best 0.1 since the growth against 1 before it"
+    net, *_ = small(rules=gpf.Rules(grow_undoable=True))
+    net.grow()
+    assert net.undo().reason == "best nothing since the growth against nothing before it"
+
+
+def test_undo_takes_back_only_the_last_of_two_growths():
+    net, x, y = small(rules=gpf.Rules(grow_undoable=True))
+    net.grow()
+    train(net.model, net.optimizer, x, y)
+    before = snapshot(net)
+    net.grow()
+    train(net.model, net.optimizer, x, y)
+    net.freeze(0)
+    net.undo(hold=0)
+    after = snapshot(net)
+    for state in (before, after):
+        for name in [name for name in state if name.startswith("undo/")]:
+            del state[name]
+    assert_same(after, before)
 
 
 def test_undo_is_possible_once_and_only_where_asked_for():
@@ -317,6 +546,9 @@ def test_a_factory_that_fails_leaves_everything_as_it_was():
     [
         (lambda depth: nn.Sequential(nn.Linear(8, 8), nn.Tanh()), "only ReLU and dropout may follow"),
         (lambda depth: nn.Sequential(nn.Linear(8, 9), nn.ReLU()), "8 inputs and 9 outputs"),
+        (lambda depth: Doubling(nn.Linear(8, 8), nn.ReLU()), "it is a Sequential with a forward of its own"),
+        (lambda depth: nn.Conv2d(3, 3, 2, padding="same"), "it changes the number of channels or the size"),
+        (lambda depth: nn.utils.parametrizations.weight_norm(nn.Linear(8, 8)), "with a forward|computed from others"),
         (lambda depth: nn.Sequential(nn.Conv2d(3, 3, 3), nn.ReLU()), "it changes the number of channels or the size"),
         (lambda depth: nn.TransformerEncoderLayer(8, 2), "it normalises its output"),
         (lambda depth: nn.GRU(8, 8), "its type is not known"),
@@ -328,9 +560,28 @@ def test_a_block_that_cannot_be_the_identity_gets_an_error_that_says_what_to_do(
     before = snapshot(net)
     with pytest.raises(ValueError, match="register_identity") as error:
         net.grow()
-    assert why in str(error.value)
+    assert re.search(why, str(error.value))
     assert "grow_init='built'" in str(error.value)
     assert_same(snapshot(net), before)
+
+
+class Doubling(nn.Sequential):
+    """Not what a Sequential does."""
+
+    def forward(self, x):
+        return x + super().forward(x)
+
+
+def test_relu_cannot_follow_what_may_be_negative():
+    model = nn.Sequential(nn.Linear(6, 8), nn.Sequential(nn.Sequential(nn.Linear(8, 8), nn.Tanh())))
+    net = gpf.attach(
+        model,
+        torch.optim.Adam(model.parameters()),
+        stack="1",
+        block=lambda d: nn.Sequential(nn.Linear(8, 8), nn.ReLU()),
+    )
+    with pytest.raises(ValueError, match="it ends in ReLU and the block before it does not"):
+        net.grow()
 
 
 def test_a_type_of_ones_own_can_be_registered():
@@ -492,4 +743,5 @@ def test_detaching_removes_every_hook():
     weight = net.layers[0].weights[0]
     assert weight.parameter.grad[weight.pruned].any()
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
-    assert not (model._load_state_dict_post_hooks or net.optimizer._optimizer_step_pre_hooks)
+    assert not model._load_state_dict_post_hooks
+    assert not net.optimizer._optimizer_step_pre_hooks

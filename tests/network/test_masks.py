@@ -66,6 +66,48 @@ def test_clipping_by_norm_does_not_count_pruned_weights():
     assert not weight.parameter.grad[weight.pruned].any()
 
 
+@pytest.mark.parametrize("name", ["sgd", "momentum", "adam", "rmsprop"])
+@pytest.mark.parametrize("way", ["noise on gradients", "gradients by hand", "old values loaded"])
+def test_pruned_weights_stay_pruned_whatever_training_code_does(name, way):
+    net, x, y = small(name, rules=gpf.Rules(saliency_threshold=0.5, belief_threshold=2.0))
+    best = {key: tensor.clone() for key, tensor in net.model.state_dict().items()}
+    net.grow()
+    best |= {key: tensor.clone() for key, tensor in net.model.state_dict().items() if key.startswith("layers.1")}
+    net.prune()
+    if way == "old values loaded":
+        net.model.load_state_dict(best)
+        assert_consistent(net)
+    for _ in range(3):
+        loss = torch.nn.functional.mse_loss(net.model(x), y)
+        net.optimizer.zero_grad()
+        if way == "gradients by hand":
+            parameters = list(net.model.parameters())
+            for p, g in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
+                p.grad = g + 1.0
+        else:
+            loss.backward()
+        if way == "noise on gradients":
+            for p in net.model.parameters():
+                p.grad += 1.0
+        net.optimizer.step()
+        assert_consistent(net)
+
+
+def test_squares_are_those_of_whole_gradients_since_the_growth():
+    """Accumulated over micro-batches, and forgotten when the network grows."""
+    net, x, y = small("sgd", rules=gpf.Rules(saliency="obd"))
+    train(net.model, net.optimizer, x, y)
+    net.grow()
+    assert net.layers[0].gradients == 0
+    net.optimizer.zero_grad()
+    for part in range(4):
+        torch.nn.functional.mse_loss(net.model(x[part::4]), y[part::4]).backward()
+    weight = net.layers[0].weights[0]
+    whole = weight.parameter.grad.clone()
+    net.optimizer.step()
+    torch.testing.assert_close(net._mean_square_gradient(net.layers[0], weight), whole**2)
+
+
 def test_accumulated_gradients_are_masked():
     net, x, y = small(rules=gpf.Rules(saliency_threshold=0.5, belief_threshold=2.0))
     net.grow()

@@ -15,7 +15,7 @@ RULES = gpf.Rules(
 )  # fmt: skip
 
 
-def worker(rank, port, results):
+def worker(rank, port, results, kind, folder):
     """One of two processes: own data, own random state, own losses."""
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     torch.distributed.init_process_group("gloo", rank=rank, world_size=2)
@@ -23,7 +23,7 @@ def worker(rank, port, results):
     torch.manual_seed(0)
     model = gpf.MLP(6, 8, 3)
     wrapped = DistributedDataParallel(model)
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    optimizer = getattr(torch.optim, kind)(model.parameters(), lr=0.01)
     net = gpf.attach(wrapped, optimizer, rules=RULES)
     torch.manual_seed(rank)  # from here on, each draws its own numbers: new blocks must agree all the same
     x, y = data(seed=rank)
@@ -35,17 +35,24 @@ def worker(rank, port, results):
     assert_consistent(net)
     weights = torch.cat([p.detach().flatten() for p in model.parameters()]).tolist()
     beliefs = torch.cat([w.belief.flatten() for layer in net.layers for w in layer.weights]).tolist()
-    results[rank] = ([str(event) for event in net.events], weights, beliefs)
+    net.save(folder)
+    again = gpf.load(folder, lambda: gpf.MLP(6, 8, 3), distributed=True)
+    for _ in range(2):
+        again.end_epoch(float(rank))
+    with pytest.raises(ValueError, match="^metric: nan; accepted: a finite number$"):
+        again.end_epoch(float("nan") if rank == 0 else 1.0)  # no number on one process: both stop
+    results[rank] = ([str(event) for event in again.events], weights, beliefs)
     torch.distributed.destroy_process_group()
 
 
-def test_all_processes_change_alike():
+@pytest.mark.parametrize("kind", ["Adam", "SGD"])
+def test_all_processes_change_alike(kind, tmp_path):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     with torch.multiprocessing.get_context("spawn").Manager() as manager:
         results = manager.dict()
-        torch.multiprocessing.spawn(worker, (port, results), nprocs=2)
+        torch.multiprocessing.spawn(worker, (port, results, kind, tmp_path), nprocs=2)
         first, second = results[0], results[1]
     assert first[0] == second[0]
     kinds = {event.split()[2] for event in first[0]}

@@ -77,13 +77,13 @@ def _links(model: nn.Module, stack: str) -> list[_Link]:
             inside = _flat(block)
             parts += [block] if inside is None else inside
         links += _links_along(parts + _after(model, stack))
-    uses = Counter(id(module) for link in links for module in (link.producer, link.consumer))
+    # A map, or a weight, that the model uses in several places cannot be changed for one of them.
+    modules = Counter(id(child) for module in model.modules() for child in module._modules.values())
     weights = Counter(id(module.weight) for module in model.modules() if _is_map(module))
-    # A map stands in at most two links, once on each side; one that is used in more places cannot be changed for one.
     return [
         link
         for link in links
-        if all(uses[id(m)] <= 2 and weights[id(m.weight)] == 1 for m in (link.producer, link.consumer))
+        if all(modules[id(m)] == weights[id(m.weight)] == 1 for m in (link.producer, link.consumer))
     ]
 
 

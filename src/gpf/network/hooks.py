@@ -12,7 +12,7 @@ class Hook:
     def __init__(self, function: Callable[..., None] | None = None) -> None:
         self.function = function
 
-    def __call__(self, *arguments: Any) -> None:
+    def __call__(self, *arguments: Any) -> None:  # noqa: D102 - what the function does
         if self.function is not None:
             self.function(*arguments)
 

@@ -35,16 +35,17 @@ def renew(model: nn.Module) -> Any:
     and mixed precision of DistributedDataParallel are not carried over: register them again.
     """
     if isinstance(model, DistributedDataParallel):
+        buffers: dict[str, Any] = {} if model.broadcast_buffers else {"broadcast_buffers": False}  # the default must not be named
         return DistributedDataParallel(
             renew(model.module),
             device_ids=model.device_ids,
             output_device=model.output_device,
             process_group=model.process_group,
-            broadcast_buffers=model.broadcast_buffers,
             find_unused_parameters=model.find_unused_parameters,
             gradient_as_bucket_view=model.gradient_as_bucket_view,
             bucket_cap_mb=model.bucket_bytes_cap / 2**20,
             static_graph=model.static_graph,
+            **buffers,
         )
     if hasattr(model, "_orig_mod"):
         torch.compiler.reset()
