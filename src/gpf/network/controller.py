@@ -401,10 +401,11 @@ class GrowPruneFreeze:
     def _observe(self) -> None:
         """Bring beliefs and stillness up to date with the epoch that has ended."""
         rules = self.rules
-        self._silence_all()
         for layer in self.layers:
             if layer.frozen:
                 continue
+            for weight in layer.weights:
+                surgery.silence(weight, {})  # whatever training code has done to it
             if self.distributed and rules.activation_threshold is not None:
                 self._agree_on_activation(layer)
             for weight in layer.weights:

@@ -29,6 +29,8 @@ class Weight:
     """Sum of squared gradients, where the optimizer keeps no average of its own."""
     keep: Tensor | None = None
     """1 where an entry is not pruned and 0 where it is, as bytes: what gradients are multiplied with."""
+    silenced: tuple[int, int] | None = None
+    """Address and version of the gradient whose pruned entries were last taken away."""
     mask_handle: RemovableHandle | None = field(default=None, repr=False)
 
     def by_unit(self, values: Tensor) -> Tensor:
@@ -38,8 +40,11 @@ class Weight:
     @torch.no_grad()
     def silence_gradient(self, parameter: Tensor) -> None:
         """Take the gradient of pruned entries away as soon as it is there, before clipping sees it."""
-        if parameter.grad is not None and self.keep is not None:
-            parameter.grad.mul_(self.keep)  # far faster than masked_fill_
+        gradient = parameter.grad
+        if gradient is None or self.keep is None or (gradient.data_ptr(), gradient._version) == self.silenced:
+            return
+        gradient.mul_(self.keep)  # far faster than masked_fill_
+        self.silenced = gradient.data_ptr(), gradient._version
 
     def count_pruned(self) -> int:
         """Number of pruned entries."""
@@ -151,7 +156,8 @@ class Layer:
             gradient = weight.parameter.grad
             if gradient is None:
                 continue
-            weight.silence_gradient(weight.parameter)  # once more: it may not have come from autograd
+            weight.silence_gradient(weight.parameter)  # it may not have come from autograd, or have changed since
+            weight.silenced = None  # the next gradient may lie at the same address
             if weight.squares is not None:
                 weight.squares.addcmul_(gradient, gradient)
                 seen = True

@@ -115,21 +115,19 @@ def prune(layer: Layer, weight: Weight, mask: Tensor, state: dict[str, Any]) -> 
     if count == 0:
         return 0
     weight.pruned = mask if weight.pruned is None else weight.pruned | mask
-    silence(weight, state)
     layer.mask_gradients()
+    silence(weight, state)
     return count
 
 
 @torch.no_grad()
 def silence(weight: Weight, state: Mapping[str, Any]) -> None:
     """Set pruned entries to zero wherever they are kept."""
-    if weight.pruned is None:
+    if weight.keep is None:
         return
-    weight.parameter.masked_fill_(weight.pruned, 0.0)
-    kept = [weight.parameter.grad, weight.previous, *state.values()]
-    for values in kept:
+    for values in (weight.parameter, weight.parameter.grad, weight.previous, *state.values()):
         if isinstance(values, Tensor) and values.shape == weight.parameter.shape:
-            values.masked_fill_(weight.pruned, 0.0)
+            values.mul_(weight.keep)  # far faster than masked_fill_
 
 
 def freeze(layer: Layer, optimizer: Optimizer) -> dict[str, tuple[int, dict[str, Any]]]:

@@ -35,7 +35,8 @@ def renew(model: nn.Module) -> Any:
     and mixed precision of DistributedDataParallel are not carried over: register them again.
     """
     if isinstance(model, DistributedDataParallel):
-        buffers: dict[str, Any] = {} if model.broadcast_buffers else {"broadcast_buffers": False}  # the default must not be named
+        # Naming its default would be deprecated.
+        buffers: dict[str, Any] = {} if model.broadcast_buffers else {"broadcast_buffers": False}
         return DistributedDataParallel(
             renew(model.module),
             device_ids=model.device_ids,
