@@ -29,7 +29,7 @@ class Evaluate:
     figure: Path | None = None
     """Where to write the figure of trajectories and arrival times (PNG); None for runs/evaluate/POLICY-SCENARIO.png."""
     paths: int = 200
-    """Number of episodes whose trajectories the figure shows."""
+    """Number of successful, and of failed, episodes whose trajectories the figure shows."""
     animation: Path | None = None
     """Also save the first episode as an animation, .gif or .mp4."""
     json: bool = False

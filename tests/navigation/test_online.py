@@ -23,14 +23,7 @@ from gpf.plume.rng import next_bits, seed_streams, uniform
 from gpf.plume.tokens import onehot
 from gpf.plume.world import World
 
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    torch.manual_seed(0)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_torch_thread")
 
 
 @njit

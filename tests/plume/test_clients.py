@@ -3,17 +3,10 @@
 import gymnasium
 import numpy as np
 import pytest
-import torch
 
 import gpf  # noqa: F401 - registers the environments
 
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_torch_thread")
 
 
 @pytest.mark.parametrize("observation", ["tokens", "onehot", "raw"])

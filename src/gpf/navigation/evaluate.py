@@ -46,8 +46,9 @@ class Evaluation:
     scenario: Scenario
     seconds: float
     """Wall-clock time."""
-    paths: list[NDArray[np.float64]]
-    """Of the first few episodes: positions downwind of the source and to the left of that, m, shape (steps + 1, 2)."""
+    paths: dict[int, NDArray[np.float32]]
+    """Of the first few successes and failures, by episode: positions downwind of the source and to the left of that, m,
+    shape (steps + 1, 2)."""
 
     @property
     def episodes(self) -> int:
@@ -97,13 +98,17 @@ def evaluate(
     paths: int = 0,
     progress: Progress | None = None,
 ) -> Evaluation:
-    """Run a policy for a number of episodes, each with its own seed, counting up from `first_seed`."""
+    """Run a policy for a number of episodes, each with its own seed, counting up from `first_seed`.
+
+    Paths are kept of the first `paths` episodes that succeed, and of as many that fail.
+    """
     if episodes < 1:
         raise ValueError(f"episodes: {episodes}; accepted: at least 1")
     success = np.zeros(episodes, np.bool_)
     steps = np.zeros(episodes, np.int64)
     start_distance = np.zeros(episodes)
-    kept: list[NDArray[np.float64]] = []
+    kept: dict[int, NDArray[np.float32]] = {}
+    wanted = {True: paths, False: paths}
     _warm_up(policy, scenario)
     started = time.perf_counter()
     for start in range(0, episodes, LANES):
@@ -115,22 +120,24 @@ def evaluate(
         world.begin()
         policy.begin(seeds, scenario)
         start_distance[block] = world.lanes["distance"]
-        keep = min(paths - len(kept), count) if paths > len(kept) else 0
-        track = [_relative(world, keep)]
+        track = [_relative(world)]
         actions = np.zeros(count, np.int64)
         running = count
         while running:
             policy.act(world.raw, actions)
             world.step(actions)
-            if keep:
-                track.append(_relative(world, keep))
+            if any(wanted.values()):
+                track.append(_relative(world))
             success[block] |= world.successes
             now = int(np.count_nonzero(world.lanes["running"]))
             if progress is not None and now != running:
                 progress(start + count - now, int(success.sum()))
             running = now
         steps[block] = world.lanes["step"]
-        kept += [np.array([at[i] for at in track[: steps[start + i] + 1]]) for i in range(keep)]
+        for i, found in enumerate(success[block].tolist()):
+            if wanted[found]:
+                wanted[found] -= 1
+                kept[start + i] = np.array([at[i] for at in track[: steps[start + i] + 1]])
     return Evaluation(success, steps, start_distance, scenario, time.perf_counter() - started, kept)
 
 
@@ -163,8 +170,10 @@ def _warm_up(policy: Policy, scenario: Scenario) -> None:
     world.step(np.zeros(1, np.int64))
 
 
-def _relative(world: World, count: int) -> NDArray[np.float64]:
-    """Positions of the first lanes downwind of their sources, and to the left of that, shape (count, 2)."""
-    lanes, wind = world.lanes[:count], world.rows["wind_direction"][:count]
+def _relative(world: World) -> NDArray[np.float32]:
+    """Positions of all lanes downwind of their sources, and to the left of that, shape (lanes, 2)."""
+    lanes, wind = world.lanes, world.rows["wind_direction"]
     x, y = lanes["x"] - lanes["source_x"], lanes["y"] - lanes["source_y"]
-    return np.stack([x * np.cos(wind) + y * np.sin(wind), y * np.cos(wind) - x * np.sin(wind)], axis=1)
+    return np.stack(
+        [x * np.cos(wind) + y * np.sin(wind), y * np.cos(wind) - x * np.sin(wind)], axis=1, dtype=np.float32
+    )

@@ -17,12 +17,15 @@ def evaluation_figure(result: Evaluation, title: str) -> Figure:
     figure = Figure(figsize=(13, 4.4), layout="constrained")
     figure.suptitle(title, parse_math=False)
     found, lost, arrival = figure.subplots(1, 3, width_ratios=(1, 1, 1.1))
-    paths = list(zip(result.paths, result.success, strict=False))
-    _draw_paths(found, [path for path, success in paths if success], "found the source", _FOUND)
-    _draw_paths(lost, [path for path, success in paths if not success], "did not find it", _LOST)
-    for axes in (found, lost):  # the same scale on both, so that they can be compared
-        axes.set_xlim(_span(result.paths, 0))
-        axes.set_ylim(_span(result.paths, 1))
+    for axes, outcome, colour, words in (
+        (found, True, _FOUND, "found the source"),
+        (lost, False, _LOST, "did not find it"),
+    ):
+        paths = [path for episode, path in result.paths.items() if result.success[episode] == outcome]
+        total = int(np.count_nonzero(result.success == outcome))
+        _draw_paths(axes, paths, f"{len(paths)} of {total} that {words}", colour)
+        axes.set_xlim(_span(list(result.paths.values()), 0))  # the same scale on both, so that they can be compared
+        axes.set_ylim(_span(list(result.paths.values()), 1))
     _draw_arrival(arrival, result)
     return figure
 
@@ -38,18 +41,18 @@ def save_figure(figure: Figure, path: Path) -> None:
         unfinished.unlink(missing_ok=True)
 
 
-def _draw_paths(axes: Axes, paths: list[NDArray[np.float64]], outcome: str, colour: str) -> None:
+def _draw_paths(axes: Axes, paths: list[NDArray[np.float32]], title: str, colour: str) -> None:
     for path in paths:
         axes.plot(path[:, 0], path[:, 1], color=colour, linewidth=0.7, alpha=0.5)
         axes.plot(*path[0], ".", color=colour, markersize=4)
     axes.plot(0.0, 0.0, "o", color=_SOURCE, markersize=7, zorder=3)
-    axes.set_title(f"{len(paths)} shown that {outcome}", fontsize=10)
+    axes.set_title(title, fontsize=10)
     axes.set_xlabel("downwind of the source, m")
     axes.set_ylabel("across the mean wind, m")
     axes.set_aspect("equal", adjustable="box")
 
 
-def _span(paths: list[NDArray[np.float64]], axis: int) -> tuple[float, float]:
+def _span(paths: list[NDArray[np.float32]], axis: int) -> tuple[float, float]:
     values = np.concatenate([path[:, axis] for path in paths]) if paths else np.zeros(1)
     return min(-1.0, float(values.min()) - 0.5), max(1.0, float(values.max()) + 0.5)
 

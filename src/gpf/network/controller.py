@@ -4,7 +4,6 @@ import dataclasses
 import math
 import weakref
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +14,13 @@ from torch.optim import Optimizer
 from gpf.network import belief, freezing, growth, pruning, surgery
 from gpf.network.compact import compact, is_chain
 from gpf.network.events import Event, Frozen, Grown, Pruned, Shape, Thawed, Undone
+from gpf.network.growth import Plateau
 from gpf.network.hooks import Hook
 from gpf.network.initialisers import initialise
 from gpf.network.layer import Layer, Weight
 from gpf.network.moments import keeps_second_moment, leaves_zeros_alone, second_moment
 from gpf.network.rules import Rules, batch_size
-from gpf.network.wrappers import is_distributed, renew, unwrap
+from gpf.network.wrappers import is_distributed, mean_over_processes, renew, share_activation, unwrap
 
 BlockFactory = Callable[[int], nn.Module]
 
@@ -59,41 +59,6 @@ def attach(
         if block is None:
             raise ValueError(f"block: none given and {type(bare).__name__} has no make_block; accepted: block=f(depth)")
     return GrowPruneFreeze(bare, optimizer, stack, block, rules or Rules(), is_distributed(model))
-
-
-@dataclass
-class Plateau:
-    """The metric so far, as the growth rule sees it."""
-
-    before: float | None = None
-    """Best value before the window."""
-    window: list[float] = field(default_factory=list)
-    """Values since the last growth, at most as many as patience."""
-    cooldown: int = 0
-    """Epochs left in which a new layer settles."""
-    hold: int = 0
-    """Epochs left, after an undone growth, in which none is tried again."""
-    since: float | None = None
-    """Best value since the last growth."""
-
-    def after(self, metric: float, rules: Rules, warm: bool) -> "Plateau":
-        """The same, one epoch on."""
-        window, best = list(self.window), self.before
-        settling = self.cooldown > 0 or not warm
-        window.append(metric)
-        while window and (settling or len(window) > (rules.grow_patience or 0)):
-            best = growth.best([window.pop(0)] + ([] if best is None else [best]), rules.mode)
-        since = growth.best([metric] + ([] if self.since is None else [self.since]), rules.mode)
-        return Plateau(best, window, max(0, self.cooldown - 1), max(0, self.hold - 1), since)
-
-    def best(self, rules: Rules) -> float | None:
-        """Best value of all."""
-        values = [*self.window, *([] if self.before is None else [self.before])]
-        return growth.best(values, rules.mode) if values else None
-
-    def restarted(self, rules: Rules) -> "Plateau":
-        """The same, with all values before the window."""
-        return Plateau(self.best(rules), [], rules.grow_cooldown, self.hold)
 
 
 class GrowPruneFreeze:
@@ -266,7 +231,9 @@ class GrowPruneFreeze:
         restore(self, tensors, manifest)
         self.before_growth = None
         self.plateau = dataclasses.replace(self.plateau, hold=(self.rules.grow_patience or 0) if hold is None else hold)
-        reason = f"best {_number(since)} since the growth against {_number(self.plateau.best(self.rules))} before it"
+        reason = (
+            f"best {_number(since)} since the growth against {_number(self.plateau.best_of_all(self.rules))} before it"
+        )
         return self._log(Undone, (self.depth,), reason, before)
 
     def renew(self, wrapper: nn.Module) -> Any:
@@ -407,7 +374,7 @@ class GrowPruneFreeze:
             for weight in layer.weights:
                 surgery.silence(weight, {})  # whatever training code has done to it
             if self.distributed and rules.activation_threshold is not None:
-                self._agree_on_activation(layer)
+                share_activation(layer)
             for weight in layer.weights:
                 threshold = rules.activation_threshold
                 active = None if threshold is None else layer.active(weight, threshold)
@@ -466,25 +433,10 @@ class GrowPruneFreeze:
         except (TypeError, ValueError, OverflowError):
             raise ValueError(f"metric: {metric!r}; accepted: a finite number") from None
         if self.distributed:
-            total = torch.tensor(value, dtype=torch.float64, device=next(self.model.parameters()).device)
-            torch.distributed.all_reduce(total)
-            value = float(total) / torch.distributed.get_world_size()
+            value = mean_over_processes(value, next(self.model.parameters()).device)
         if not math.isfinite(value):  # on one process or on all: then all of them stop here
             raise ValueError(f"metric: {value}; accepted: a finite number")
         return value
-
-    def _agree_on_activation(self, layer: Layer) -> None:
-        """Let all processes have the sum of all activations, those of a process without any included."""
-        if not layer.weights:
-            return
-        last = layer.weights[-1]
-        size = len(last.by_unit(last.parameter)) if layer.activation is None else len(layer.activation)
-        total = torch.zeros(size + 1, dtype=torch.float64, device=last.parameter.device)
-        if layer.activation is not None:
-            total[:-1] = layer.activation
-            total[-1] = layer.activations
-        torch.distributed.all_reduce(total)
-        layer.activation, layer.activations = total[:-1], int(total[-1])
 
     def _check_attachable(self) -> None:
         """Refuse what cannot be trained and changed at the same time."""

@@ -1,8 +1,9 @@
 """When to grow (Eq. 1): the metric has not improved for as long as patience lasts."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
-from gpf.network.rules import Mode
+from gpf.network.rules import Mode, Rules
 
 
 def best(values: Sequence[float], mode: Mode) -> float:
@@ -18,3 +19,38 @@ def improvement(before: float, window: Sequence[float], mode: Mode) -> float:
 def plateaued(before: float | None, window: Sequence[float], patience: int, threshold: float, mode: Mode) -> bool:
     """Whether the last `patience` values have not improved on the best one before them by `threshold`."""
     return before is not None and len(window) >= patience and improvement(before, window, mode) < threshold
+
+
+@dataclass
+class Plateau:
+    """The metric so far, as the growth rule sees it."""
+
+    before: float | None = None
+    """Best value before the window."""
+    window: list[float] = field(default_factory=list)
+    """Values since the last growth, at most as many as patience."""
+    cooldown: int = 0
+    """Epochs left in which a new layer settles."""
+    hold: int = 0
+    """Epochs left, after an undone growth, in which none is tried again."""
+    since: float | None = None
+    """Best value since the last growth."""
+
+    def after(self, metric: float, rules: Rules, warm: bool) -> "Plateau":
+        """The same, one epoch on."""
+        window, before = list(self.window), self.before
+        settling = self.cooldown > 0 or not warm
+        window.append(metric)
+        while window and (settling or len(window) > (rules.grow_patience or 0)):
+            before = best([window.pop(0)] + ([] if before is None else [before]), rules.mode)
+        since = best([metric] + ([] if self.since is None else [self.since]), rules.mode)
+        return Plateau(before, window, max(0, self.cooldown - 1), max(0, self.hold - 1), since)
+
+    def best_of_all(self, rules: Rules) -> float | None:
+        """Best value of all."""
+        values = [*self.window, *([] if self.before is None else [self.before])]
+        return best(values, rules.mode) if values else None
+
+    def restarted(self, rules: Rules) -> "Plateau":
+        """The same, with all values before the window."""
+        return Plateau(self.best_of_all(rules), [], rules.grow_cooldown, self.hold)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from gpf.network import surgery
+from gpf.network.growth import Plateau
 
 if TYPE_CHECKING:
     from gpf.network.controller import GrowPruneFreeze
@@ -72,8 +73,6 @@ def _capture_optimizer(net: "GrowPruneFreeze", tensors: dict[str, Tensor]) -> di
 @torch.no_grad()
 def restore(net: "GrowPruneFreeze", tensors: dict[str, Tensor], manifest: dict[str, Any]) -> None:
     """Go back to a captured state; blocks that it does not have are taken out of the stack."""
-    from gpf.network.controller import Plateau
-
     while net.depth > len(manifest["layers"]):
         for parameter in net.layers[-1].parameters():
             if net.optimizer is not None:

@@ -6,6 +6,8 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+from gpf.network.layer import Layer
+
 
 def unwrap(model: nn.Module) -> nn.Module:
     """The model itself, without the wrappers around it."""
@@ -52,3 +54,24 @@ def renew(model: nn.Module) -> Any:
         torch.compiler.reset()
         return type(model)(renew(model._orig_mod), model.dynamo_ctx)  # type: ignore[arg-type]
     return model
+
+
+def mean_over_processes(value: float, device: torch.device) -> float:
+    """The mean of a number over all processes."""
+    total = torch.tensor(value, dtype=torch.float64, device=device)
+    torch.distributed.all_reduce(total)
+    return float(total) / torch.distributed.get_world_size()
+
+
+def share_activation(layer: Layer) -> None:
+    """Let all processes have the sum of all activations of a layer, those of a process without any included."""
+    if not layer.weights:
+        return
+    last = layer.weights[-1]
+    size = len(last.by_unit(last.parameter)) if layer.activation is None else len(layer.activation)
+    total = torch.zeros(size + 1, dtype=torch.float64, device=last.parameter.device)
+    if layer.activation is not None:
+        total[:-1] = layer.activation
+        total[-1] = layer.activations
+    torch.distributed.all_reduce(total)
+    layer.activation, layer.activations = total[:-1], int(total[-1])
