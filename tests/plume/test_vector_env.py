@@ -144,10 +144,13 @@ def test_all_threads_work(monkeypatch):
     world.seed(range(2048))
     world.begin()
     monkeypatch.setattr(module, "_step_lanes", spy)
-    for _ in range(50):
+    monkeypatch.setattr(module, "_LANES_AT_A_TIME", 8)
+    steps = 0
+    while len(seen) < 3 and steps < 300:  # on a busy machine a thread may sleep through some steps
         world.step(np.zeros(2048, np.int64))
+        steps += 1
     assert len(seen) == 3
-    assert (world.lanes["step"] == 50).all()
+    assert (world.lanes["step"] == steps).all()
 
 
 def test_lanes_may_live_in_different_scenarios_and_change_them_without_recompiling():
