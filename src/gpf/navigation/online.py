@@ -17,7 +17,7 @@ from torch import nn
 
 from gpf.network import MLP
 from gpf.plume.kernels import kernel
-from gpf.plume.rng import next_bits, uniform
+from gpf.plume.rng import next_bits, seed_streams, uniform
 from gpf.plume.scenario import ACTIONS, LEVELS
 from gpf.plume.world import World, begin, observe, step
 
@@ -278,12 +278,12 @@ def _episode(
     layers, values, first, second, keep, gradient, activations, deltas,
     exploration, target_exploration, rate, discount, clip, beta1, beta2, epsilon,
 ):  # fmt: skip
-    """One episode: at every step act, step the world, and update. Returns the sum of rewards and of squared errors."""
+    """One episode: at every step act, step the world, and update. Returns the sum of rewards."""
     now, then = tokens[0], tokens[1]
     outputs = len(layers)
     begin(p, lane, stream, filaments, world_scratch)
     observe(p, lane, now, raw)
-    total, errors = 0.0, 0.0
+    total = 0.0
     while lane.running:
         forward(layers, values, now, activations)
         if uniform(chance) < exploration:
@@ -303,16 +303,13 @@ def _episode(
         for k in range(3):
             now[k] = then[k]
         total += reward
-        errors += float(error * error)
-    return total, errors
+    return total
 
 
 class OnlineLearner:
     """Expected SARSA or Q-learning, one step at a time, in one plume world."""
 
     def __init__(self, model: MLP, optimizer: torch.optim.Adam, world: World, update: Update, seed: int) -> None:
-        from gpf.plume.rng import seed_streams
-
         if world.count != 1:
             raise ValueError(f"world: {world.count} lanes; accepted by the online learner: 1")
         self.model, self.optimizer, self.world, self.update = model, optimizer, world, update
@@ -329,7 +326,7 @@ class OnlineLearner:
     def episode(self, exploration: float) -> tuple[float, bool, int]:
         """Live through one episode, learning at each step; returns the sum of rewards, success, and steps."""
         world, network, update = self.world, self.network, self.update
-        total, _ = _episode(
+        total = _episode(
             world.rows[0], world.lanes[0], world.streams[0], world.filaments[0], world.scratch[0], world.terms[0],
             world.raw[0], self._tokens, self.chance,
             network.layers, network.values, network.first, network.second, network.keep, network.gradient,

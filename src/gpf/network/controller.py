@@ -20,6 +20,7 @@ from gpf.network.initialisers import initialise
 from gpf.network.layer import Layer, Weight
 from gpf.network.moments import keeps_second_moment, leaves_zeros_alone, second_moment
 from gpf.network.rules import Rules, batch_size
+from gpf.network.state import capture, restore
 from gpf.network.wrappers import is_distributed, mean_over_processes, renew, share_activation, unwrap
 
 BlockFactory = Callable[[int], nn.Module]
@@ -224,8 +225,6 @@ class GrowPruneFreeze:
         self._check_changeable()
         if self.before_growth is None:
             raise ValueError("undo: no growth to undo; accepted: once after each, with Rules(grow_undoable=True)")
-        from gpf.network.state import restore
-
         before, since = self.shape(), self.plateau.since
         tensors, manifest = self.before_growth
         restore(self, tensors, manifest)
@@ -247,8 +246,8 @@ class GrowPruneFreeze:
     def save(self, folder: str | Path, optimizer: bool = True) -> None:
         """Write a checkpoint from which training goes on as if it had never stopped; see `load`.
 
-        Without its optimizer it is a third as large, and good for using the model. Under DistributedDataParallel the
-        first process writes, and the others wait for it.
+        Without its optimizer it is smaller, and good for using the model. Under DistributedDataParallel the first
+        process writes, and the others wait for it.
         """
         from gpf.network.checkpoint import save
 
@@ -303,8 +302,6 @@ class GrowPruneFreeze:
         return block
 
     def _grow(self, block: nn.Module, reason: str) -> Event:
-        from gpf.network.state import capture
-
         before = self.shape()
         groups = self._groups_like_last(block)
         if self.rules.grow_undoable:
