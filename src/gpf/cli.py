@@ -1,15 +1,58 @@
 """Grow-prune-freeze networks and the odour-plume world."""
 
+import dataclasses
 import json
 import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import tyro
 
+from gpf.navigation.config import Config
+
 # Heavy imports stand inside the commands, so that `gpf --help` answers at once.
+
+
+@dataclass
+class Train:
+    """Train a navigator that finds the source of a smell; everything about it goes into one folder."""
+
+    config: tyro.conf.OmitArgPrefixes[Config] = dataclasses.field(default_factory=Config)
+    run: Path | None = None
+    """Folder of the run, which must be new; None for runs/plume-1, runs/plume-2 and so on."""
+    resume: Path | None = None
+    """Go on with the run in this folder, which was interrupted or killed; it ends as if it had not been."""
+    threads: int | None = None
+    """Threads to step worlds with; None for one per core. The result is the same."""
+    tensorboard: bool = False
+    """Also write the metrics for TensorBoard, to the run's folder."""
+    json: bool = False
+    """Print one JSON object on the last line in place of the table."""
+
+    def __call__(self) -> None:
+        """Train, evaluate, and print the result."""
+        from gpf.navigation.agents import read_run_config
+        from gpf.progress import training_progress
+        from gpf.runs import Run, next_folder
+        from gpf.tasks.plume import create_run, train
+
+        if self.resume is not None:
+            if self.run is not None or self.config != Config():
+                raise ValueError(
+                    "resume: given beside settings of a new run; accepted: alone, for they are in its folder"
+                )
+            run = Run.open(self.resume)
+        else:
+            run = create_run(self.run or next_folder(Path("runs"), "plume"), self.config)
+        epochs = read_run_config(run.folder)[0].epochs
+        with training_progress(run.folder, epochs, self.tensorboard) as report:
+            result = train(run, self.threads, report)
+        if self.json:
+            print(json.dumps(result))
+        else:
+            _print_result(result)
 
 
 @dataclass
@@ -17,9 +60,14 @@ class Evaluate:
     """Measure how well a policy finds the source, over held-out episodes."""
 
     policy: str = "cast-and-surge"
-    """Who searches: random, reactive or cast-and-surge."""
-    scenario: str = "reference"
-    """Where: a preset (paper, reference) or a path to a scenario's .json file."""
+    """Who searches: random, reactive, cast-and-surge, or the folder of a run that gpf train made."""
+    checkpoint: Literal["last", "best"] = "last"
+    """Of a run: the network at its end, or the one that did best in validation."""
+    acting: Literal["greedy", "sampled"] | None = None
+    """Of a run: whether actions are the best ones or drawn from the policy; None for what the run was made for."""
+    scenario: str | None = None
+    """Where: a preset (paper, reference) or a path to a scenario's .json file; None for reference, or for the world
+    that the run was trained in."""
     episodes: int = 2000
     """Number of episodes."""
     seed: int = 0
@@ -35,21 +83,22 @@ class Evaluate:
     json: bool = False
     """Print one JSON object on the last line in place of the table."""
 
-    def run(self) -> None:
+    def __call__(self) -> None:
         """Evaluate, print, and write the figure."""
         from gpf.navigation.evaluate import BLOCK, HELD_OUT, evaluate, film
         from gpf.navigation.figures import evaluation_figure, save_figure
-        from gpf.navigation.policies import make_policy
         from gpf.plume.render import check_animation, save_animation
-        from gpf.plume.scenario import Scenario
         from gpf.progress import episode_progress
 
-        policy, scenario = make_policy(self.policy), Scenario.of(self.scenario)
+        policy, scenario, who = self._policy()
         if not 0 <= self.seed < BLOCK:
             raise ValueError(f"seed: {self.seed}; accepted: 0 to {BLOCK - 1}")
         if self.paths < 0:
             raise ValueError(f"paths: {self.paths}; accepted: at least 0")
-        figure = self.figure or Path("runs", "evaluate", f"{self.policy}-{Path(self.scenario).stem}.png")
+        where = self.scenario or ("its own world" if who["checkpoint"] else "reference")
+        name = Path(self.policy).name if who["checkpoint"] else self.policy
+        default = Path("runs", "evaluate", f"{name}-{Path(where.replace(' ', '-')).stem}.png")
+        figure = self.figure or default
         if figure.suffix != ".png":
             raise ValueError(f"figure: {str(figure)!r}; accepted: a path that ends in .png")
         _check_writable(figure)
@@ -59,13 +108,13 @@ class Evaluate:
         if not 1 <= self.episodes <= BLOCK:
             raise ValueError(f"episodes: {self.episodes}; accepted: 1 to {BLOCK}")
         first_seed = HELD_OUT + self.seed * BLOCK
-        with episode_progress(f"{self.policy} on {self.scenario}", self.episodes) as progress:
+        with episode_progress(f"{self.policy} on {where}", self.episodes) as progress:
             result = evaluate(
                 policy, scenario, self.episodes, first_seed, threads=self.threads, paths=self.paths, progress=progress
             )
-        summary = {"policy": self.policy, "scenario": self.scenario, "seed": self.seed, **result.summary()}
+        summary = {"policy": self.policy, "scenario": where, **who, "seed": self.seed, **result.summary()}
         rate = f"{summary['success']:.1%} [{summary['low']:.1%}, {summary['high']:.1%}]"
-        save_figure(evaluation_figure(result, f"{self.policy} on {self.scenario}: {rate} of {self.episodes}"), figure)
+        save_figure(evaluation_figure(result, f"{self.policy} on {where}: {rate} of {self.episodes}"), figure)
         if self.animation is not None:
             save_animation(film(policy, scenario, first_seed), self.animation)
         if self.json:
@@ -76,6 +125,28 @@ class Evaluate:
         if self.animation is not None:
             print(f"animation: {self.animation}")
 
+    def _policy(self) -> tuple[Any, Any, dict[str, Any]]:
+        """The policy, the world to evaluate it in, and what else is to be said of it."""
+        from gpf.navigation.agents import load_navigator
+        from gpf.navigation.policies import POLICIES, make_policy
+        from gpf.plume.scenario import Scenario
+
+        if self.policy in POLICIES:
+            if self.acting is not None or self.checkpoint != "last":
+                raise ValueError(
+                    f"policy: {self.policy!r} takes neither --acting nor --checkpoint; accepted: a run's folder"
+                )
+            return (
+                make_policy(self.policy),
+                Scenario.of(self.scenario or "reference"),
+                {"checkpoint": None, "acting": None},
+            )
+        if not Path(self.policy).is_dir():
+            raise ValueError(f"policy: {self.policy!r}; accepted: {', '.join(POLICIES)}, or the folder of a run")
+        navigator = load_navigator(Path(self.policy), self.checkpoint, self.acting)
+        scenario = navigator.scenario if self.scenario is None else Scenario.of(self.scenario)
+        return navigator.policy, scenario, {"checkpoint": self.checkpoint, "acting": navigator.policy.acting}
+
 
 @dataclass
 class ShowScenario:
@@ -84,7 +155,7 @@ class ShowScenario:
     scenario: tyro.conf.Positional[str] = "reference"
     """A preset (paper, reference) or a path to a scenario's .json file."""
 
-    def run(self) -> None:
+    def __call__(self) -> None:
         """Print the scenario."""
         from gpf.plume.scenario import Scenario
 
@@ -125,13 +196,41 @@ def _print_summary(summary: dict[str, Any]) -> None:
     Console().print(table)
 
 
+def _print_result(result: dict[str, Any]) -> None:
+    """A trained navigator as a table: the last checkpoint, which we stand behind, and the best one."""
+    from rich import box
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE, title=escape(f"{result['run']}: {result['episodes']:,} held-out episodes"))
+    for column in ("checkpoint", "acting", "success [95 %]", "mean steps", "SPL"):
+        table.add_column(column)
+    for checkpoint, by_acting in result["checkpoints"].items():
+        for acting, s in by_acting.items():
+            chosen = checkpoint == "last" and acting == result["acting"]
+            success = f"{s['success']:.2%} [{s['low']:.2%}, {s['high']:.2%}]"
+            steps = "-" if s["mean_steps"] is None else f"{s['mean_steps']:.1f}"
+            table.add_row(checkpoint, acting, success, steps, f"{s['spl']:.3f}", style="bold" if chosen else None)
+    console = Console()
+    console.print(table)
+    frozen = ", ".join(map(str, result["frozen"])) or "none"
+    console.print(
+        f"depth {result['depth']}, density {result['density']:.3f}, {result['parameters']:,} parameters in the stack,"
+        f" frozen layers: {frozen}; {result['steps']:,} steps in {result['seconds']:.1f} s",
+        highlight=False,
+    )
+    figures = Path(result["run"], "figures")
+    print(f"figures: {figures / 'training.png'}, {figures / 'trajectories.png'}")
+
+
 def main() -> None:
     """Run the command that the arguments name; a user's mistake ends in one line and exit code 2."""
     command = tyro.extras.subcommand_cli_from_dict(
-        {"evaluate": Evaluate, "scenario": ShowScenario}, prog="gpf", description=__doc__
+        {"train": Train, "evaluate": Evaluate, "scenario": ShowScenario}, prog="gpf", description=__doc__
     )
     try:
-        command.run()
+        command()
         sys.stdout.flush()
     except BrokenPipeError:  # whoever read our output has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -139,6 +238,6 @@ def main() -> None:
     except (ValueError, RuntimeError, OSError) as error:
         print(f"gpf: {error}", file=sys.stderr)
         sys.exit(2)
-    except KeyboardInterrupt:
-        print("gpf: interrupted", file=sys.stderr)
+    except KeyboardInterrupt as interruption:
+        print(f"gpf: interrupted{f'; {interruption}' if str(interruption) else ''}", file=sys.stderr)
         sys.exit(130)

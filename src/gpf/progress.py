@@ -1,7 +1,11 @@
 """Progress of long work: a bar on a terminal, nothing in its way elsewhere."""
 
+import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -27,3 +31,64 @@ def episode_progress(title: str, total: int) -> Iterator[Callable[[int, int], No
             bar.update(task, completed=finished, success=f"{found / finished:.1%}" if finished else "-")
 
         yield advance
+
+
+@contextmanager
+def training_progress(
+    folder: Path, total: int, tensorboard: bool = False
+) -> Iterator[Callable[[dict[str, Any]], None]]:
+    """Metrics of each round as they come: a live line on a terminal, plain lines now and then elsewhere, on stderr."""
+    writer = _tensorboard_writer(folder) if tensorboard else None
+    console = Console(stderr=True)
+    bar = Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TextColumn("{task.percentage:.0f} %"),
+        TextColumn("{task.fields[line]}", markup=False),
+        TimeRemainingColumn(),
+        console=console,
+        disable=not console.is_terminal,
+    )
+    said = 0.0
+    with bar:
+        task = bar.add_task(str(folder), total=total, line="")
+
+        def report(metrics: dict[str, Any]) -> None:
+            nonlocal said
+            line = _training_line(metrics)
+            bar.update(task, completed=metrics["epoch"], line=line)
+            if not console.is_terminal and (time.monotonic() - said > 5.0 or metrics["epoch"] == total):
+                said = time.monotonic()
+                print(f"{folder}: {metrics['epoch'] / total:.0%}, {line}", file=sys.stderr, flush=True)
+            if writer is not None:
+                _write_scalars(writer, metrics)
+
+        yield report
+    if writer is not None:
+        writer.close()
+
+
+def _training_line(metrics: dict[str, Any]) -> str:
+    success = "-" if metrics["success"] is None else f"{metrics['success']:.1%}"
+    return (
+        f"success {success}, depth {metrics['depth']}, density {metrics['density']:.2f},"
+        f" {metrics['steps_per_second']:,.0f} steps/s"
+    )
+
+
+def _tensorboard_writer(folder: Path) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise ValueError("tensorboard: it is not installed; accepted: after pip install tensorboard") from None
+    return SummaryWriter(folder / "tensorboard")
+
+
+def _write_scalars(writer: Any, metrics: dict[str, Any]) -> None:
+    for name in ("success", "spl", "depth", "density", "parameters", "steps_per_second"):
+        if metrics[name] is not None:
+            writer.add_scalar(name, metrics[name], metrics["steps"])
+    for name, value in (metrics["validation"] or {}).items():
+        if value is not None:
+            writer.add_scalar(f"validation/{name}", value, metrics["steps"])
+    writer.flush()

@@ -745,3 +745,55 @@ def test_detaching_removes_every_hook():
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
     assert not model._load_state_dict_post_hooks
     assert not net.optimizer._optimizer_step_pre_hooks
+
+
+def trial(threshold=0.1, **changes):
+    return gpf.Rules(grow_patience=2, grow_threshold=threshold, grow_trial=3, max_depth=3, **{**NEVER, **changes})
+
+
+def test_a_layer_on_trial_that_does_not_pay_is_taken_out_again():
+    net, x, y = small(rules=trial())
+    first = {name: value.clone() for name, value in net.model.state_dict().items()}
+    for metric in (1.0, 1.0, 1.0):
+        net.end_epoch(metric)
+    assert kinds(net) == [(3, "grown")]
+    train(net.model, net.optimizer, x, y)
+    for metric in (1.0, 0.95, 0.92):  # better by 0.08, where 0.1 is asked for
+        net.end_epoch(metric)
+    assert kinds(net) == [(3, "grown"), (6, "undone")]
+    assert net.events[-1].reason == "best 0.92 since the growth against 1 before it"
+    assert net.depth == 1
+    assert all(torch.equal(value, first[name]) for name, value in net.model.state_dict().items())
+    for metric in (1.0, 1.0, 1.0):  # it is tried again when patience has passed
+        net.end_epoch(metric)
+    assert kinds(net)[2:] == [(8, "grown")]
+
+
+def test_a_layer_on_trial_that_pays_stays_and_no_other_comes_meanwhile():
+    net, *_ = small(rules=trial())
+    for metric in (1.0, 1.0, 1.0):
+        net.end_epoch(metric)
+    for metric in (0.85, 0.85, 0.85):
+        net.end_epoch(metric)
+    assert kinds(net) == [(3, "grown")]
+    assert net.before_growth is None  # the copy is not kept any longer than it is needed
+    net.end_epoch(0.85)
+    assert kinds(net) == [(3, "grown"), (7, "grown")]
+
+
+def test_a_trial_survives_a_checkpoint(tmp_path):
+    net, *_ = small(rules=trial())
+    for metric in (1.0, 1.0, 1.0, 1.0):
+        net.end_epoch(metric)
+    net.save(tmp_path)
+    again = gpf.load(tmp_path, build=lambda: small()[0].detach())
+    for one in (net, again):
+        one.end_epoch(1.0)
+        one.end_epoch(1.0)
+    assert kinds(again) == kinds(net) == [(3, "grown"), (6, "undone")]
+
+
+def test_fixed_rules_change_nothing():
+    net, *_ = small(rules=gpf.Rules.fixed())
+    assert [event for _ in range(60) for event in net.end_epoch(1.0)] == []
+    assert net.depth == 1

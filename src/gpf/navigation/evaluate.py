@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 HELD_OUT = 1 << 48
 """First seed of the held-out episodes, which are only ever reported."""
+VALIDATION = 1 << 50
+"""First seed of the episodes on which checkpoints are chosen and networks grow, which are never reported."""
 TUNING = 1 << 52
 """First seed of the episodes on which baselines are tuned, which are never reported."""
 BLOCK = 1 << 24

@@ -1,6 +1,7 @@
-"""Figures of an evaluation."""
+"""Figures of an evaluation, and of a training run."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -8,8 +9,10 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from gpf.navigation.evaluate import Evaluation
+from gpf.runs import read_log
 
 _FOUND, _LOST, _SOURCE = "#2f5d8c", "#ab3742", "#1e7a54"
+_EVENTS = {"grown": "#1e7a54", "pruned": "#b07d1a", "frozen": "#3b8ea5", "thawed": "#8a5a9e", "undone": "#ab3742"}
 
 
 def evaluation_figure(result: Evaluation, title: str) -> Figure:
@@ -28,6 +31,41 @@ def evaluation_figure(result: Evaluation, title: str) -> Figure:
         axes.set_ylim(_span(list(result.paths.values()), 1))
     _draw_arrival(arrival, result)
     return figure
+
+
+def training_figure(folder: Path) -> Figure:
+    """A run from start to end: success, SPL and validation above, the network's size below, events on both."""
+    metrics, events = read_log(folder, "metrics"), read_log(folder, "events")
+    steps = np.array([line["steps"] for line in metrics]) / 1e6
+    figure = Figure(figsize=(10, 6), layout="constrained")
+    figure.suptitle(f"{folder.name}", parse_math=False)
+    curve, size = figure.subplots(2, 1, sharex=True, height_ratios=(2.2, 1))
+    curve.plot(steps, _column(metrics, "success"), color=_FOUND, label="success, recent training episodes")
+    curve.plot(steps, _column(metrics, "spl"), color="0.55", label="SPL of the same")
+    validated = [line for line in metrics if line["validation"] is not None]
+    curve.plot(
+        [line["steps"] / 1e6 for line in validated], [line["validation"]["success"] for line in validated], "o",
+        color=_SOURCE, markersize=5, label="success, validation episodes",
+    )  # fmt: skip
+    curve.set_ylim(0, 1.03)
+    curve.set_ylabel("share of episodes")
+    size.step(steps, _column(metrics, "parameters"), where="post", color=_FOUND, label="weights and biases in use")
+    size.set_ylabel("parameters of the stack")
+    size.set_ylim(0, None)
+    size.set_xlabel("steps, millions")
+    for axes in (curve, size):
+        for kind, colour in _EVENTS.items():
+            places = [line["steps"] / 1e6 for line in events if line["kind"] == kind]
+            for place in places:
+                axes.axvline(place, color=colour, linewidth=1.0, alpha=0.7, zorder=0)
+            if places and axes is curve:
+                axes.plot([], [], color=colour, label=f"{kind} ({len(places)})")
+    curve.legend(loc="lower right", fontsize=8)
+    return figure
+
+
+def _column(metrics: list[dict[str, Any]], name: str) -> NDArray[np.float64]:
+    return np.array([np.nan if line[name] is None else line[name] for line in metrics])
 
 
 def save_figure(figure: Figure, path: Path) -> None:

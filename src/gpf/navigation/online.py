@@ -13,138 +13,52 @@ import numpy as np
 import torch
 from numba import njit
 from numpy.typing import NDArray
-from torch import nn
 
-from gpf.network import MLP
+from gpf.navigation.acting import expected, explore, kept_inputs, write_inputs
+from gpf.navigation.flat import FAST, FlatNetwork, forward
+from gpf.navigation.rollouts import Episodes, path_length_score, training_seeds
+from gpf.network import MLP, GrowPruneFreeze
 from gpf.plume.kernels import kernel
-from gpf.plume.rng import next_bits, seed_streams, uniform
-from gpf.plume.scenario import ACTIONS, LEVELS
+from gpf.plume.memory import MEMORY
+from gpf.plume.rng import seed_streams
+from gpf.plume.scenario import LEVELS, Scenario
 from gpf.plume.world import World, begin, observe, step
 
-LAYER = np.dtype(
-    [(name, np.uint64) for name in ("inputs", "weight", "bias")]  # unsigned: no wrap-around test in the loops
-    + [(name, np.int64) for name in ("outputs", "trainable", "masked", "steps")]
-)
-"""One linear map in flat memory: its sizes, where weights and biases begin, and its number of updates."""
-
-_FAST = {"reassoc", "contract", "nsz"}
 _FADED = np.float32(1e-30)
 """Adam moments below this are taken as zero; at a rate of 1e-3 they would move a weight by less than 1e-24."""
 
 
 @dataclass(frozen=True)
-class Update:
+class Settings:
     """How the values learn."""
 
-    learning_rate: float = 1e-3
     discount: float = 0.99
     clip: float = 1.0
     """Greatest norm of the gradient; 0 for no clipping."""
     q_learning: bool = False
     """Whether the target takes the best next action (Q-learning) or the policy's mean (Expected SARSA)."""
+    exploration_end: float = 0.05
+    """Least share of random actions."""
+    exploration_decay: float = 0.9995
+    """By what the share of random actions, 1 at first, is multiplied after each episode."""
 
 
-class FlatNetwork:
-    """An MLP and its Adam state in flat arrays, which the torch model and optimizer share from then on.
-
-    Make a new one after every event that changes the network.
-    """
-
-    def __init__(self, model: MLP, optimizer: torch.optim.Adam) -> None:
-        linears = [_linear(block) for block in model.layers] + [model.head]
-        members = {id(p): group for group in optimizer.param_groups for p in group["params"]}
-        size = sum(linear.weight.numel() + linear.bias.numel() for linear in linears)
-        memory = torch.zeros(4, size)
-        self.values, self.first, self.second, self.keep = memory.numpy()
-        self.layers = np.zeros(len(linears), LAYER)
-        self._steps: list[list[torch.Tensor]] = []
-        offset = 0
-        for layer, linear in zip(self.layers, linears, strict=True):
-            layer["inputs"], layer["outputs"] = linear.in_features, linear.out_features
-            layer["trainable"] = id(linear.weight) in members
-            self._steps.append([])
-            for name, parameter in (("weight", linear.weight), ("bias", linear.bias)):
-                layer[name] = offset
-                share = slice(offset, offset + parameter.numel())
-                offset = share.stop
-                self._adopt(parameter, memory[:, share], optimizer, layer)
-        self.betas, self.epsilon = _settings(optimizer)
-        widest = int(self.layers["outputs"].max())
-        self.scratch = np.zeros((2, len(linears) + 1, max(widest, int(self.layers["inputs"].max()))), np.float32)
-        self.gradient = np.zeros(max(linears[0].weight.numel(), widest), np.float32)
-
-    def _adopt(
-        self, parameter: torch.Tensor, memory: torch.Tensor, optimizer: torch.optim.Adam, layer: np.void
-    ) -> None:
-        """Move a parameter and its moments into flat memory."""
-        values, first, second, keep = (row.view_as(parameter) for row in memory)
-        values.copy_(parameter.detach())
-        parameter.data = values
-        keep.fill_(1.0)
-        if not layer["trainable"]:
-            return
-        state = optimizer.state[parameter]
-        if not state:
-            state.update(step=torch.tensor(0.0), exp_avg=first, exp_avg_sq=second)
-        else:
-            first.copy_(state["exp_avg"])
-            second.copy_(state["exp_avg_sq"])
-            state.update(exp_avg=first, exp_avg_sq=second)
-        layer["steps"] = int(state["step"])
-        self._steps[-1].append(state["step"])
-
-    def mask(self, pruned: dict[int, NDArray[np.bool_]]) -> None:
-        """Keep these weights, by layer, at zero."""
-        for index, mask in pruned.items():
-            layer = self.layers[index]
-            self.keep[int(layer["weight"]) : int(layer["weight"]) + mask.size] = ~mask.ravel()
-            layer["masked"] = 1
-
-    def write_steps(self) -> None:
-        """Tell the torch optimizer how many updates there were."""
-        for layer, steps in zip(self.layers, self._steps, strict=True):
-            for tensor in steps:
-                tensor.fill_(float(layer["steps"]))
+@njit(error_model="numpy", fastmath=FAST)
+def forward_tokens(layers, values, one_hot, tokens, activations):
+    """As `forward`; a one-hot input is not in row 0 but given as tokens."""
+    if not one_hot:
+        forward(layers, values, activations)
+        return
+    layer, out = layers[0], activations[1]
+    for j in range(layer.outputs):  # a one-hot input picks three columns
+        row = layer.weight + np.uint64(j) * layer.inputs
+        total = values[layer.bias + np.uint64(j)] + values[row + np.uint64(tokens[0])]
+        total += values[row + np.uint64(LEVELS + tokens[1])] + values[row + np.uint64(2 * LEVELS + tokens[2])]
+        out[j] = max(total, np.float32(0.0))
+    forward(layers[1:], values, activations[1:])
 
 
-def _linear(block: nn.Module) -> nn.Linear:
-    parts = list(block.children())
-    if len(parts) != 2 or not isinstance(parts[0], nn.Linear) or not isinstance(parts[1], nn.ReLU):
-        raise ValueError(
-            "learner: 'online' trains plain layers, Linear and ReLU, and this network has others;"
-            " accepted: an MLP without layer normalisation"
-        )
-    return parts[0]
-
-
-def _settings(optimizer: torch.optim.Adam) -> tuple[tuple[float, float], float]:
-    if type(optimizer) is not torch.optim.Adam:
-        raise ValueError(f"optimizer: {type(optimizer).__name__}; accepted by the online learner: torch.optim.Adam")
-    group = optimizer.param_groups[0]
-    if group["amsgrad"] or group["weight_decay"] or group["maximize"]:
-        raise ValueError("optimizer: amsgrad, weight_decay or maximize; accepted by the online learner: plain Adam")
-    return group["betas"], group["eps"]
-
-
-@njit(error_model="numpy", fastmath=_FAST)
-def forward(layers, values, tokens, activations):
-    """Write every layer's output for one observation; the last row's first entries are the action values."""
-    last = len(layers) - 1
-    for n in range(last + 1):
-        layer, out, previous = layers[n], activations[n + 1], activations[n]
-        for j in range(layer.outputs):
-            row = layer.weight + np.uint64(j) * layer.inputs
-            total = values[layer.bias + np.uint64(j)]
-            if n == 0:  # a one-hot input picks three columns
-                total += values[row + np.uint64(tokens[0])] + values[row + np.uint64(LEVELS + tokens[1])]
-                total += values[row + np.uint64(2 * LEVELS + tokens[2])]
-            else:
-                for i in range(layer.inputs):
-                    total += values[row + i] * previous[i]
-            out[j] = total if n == last else max(total, np.float32(0.0))
-
-
-@njit(error_model="numpy", fastmath=_FAST)
+@njit(error_model="numpy", fastmath=FAST)
 def backward(layers, values, activations, deltas, action, slope):
     """Write what `slope` at one action's value sends to the output of every layer."""
     last = len(layers) - 1
@@ -163,8 +77,11 @@ def backward(layers, values, activations, deltas, action, slope):
             below[i] = below[i] if previous[i] > np.float32(0.0) else np.float32(0.0)
 
 
-@njit(error_model="numpy", fastmath=_FAST)
-def adam(layers, values, first, second, keep, tokens, activations, deltas, gradient, rate, beta1, beta2, epsilon, clip):
+@njit(error_model="numpy", fastmath=FAST)
+def adam(
+    layers, values, first, second, keep, one_hot, tokens, activations, deltas, gradient,
+    rate, beta1, beta2, epsilon, clip,
+):  # fmt: skip
     """One step of Adam on the trainable layers, with the gradient's norm clipped and pruned weights left at zero.
 
     The gradient of a weight matrix is an outer product, of which one row at a time is written to `gradient`. That of
@@ -175,7 +92,7 @@ def adam(layers, values, first, second, keep, tokens, activations, deltas, gradi
         total = np.float32(0.0)
         for n in range(len(layers)):
             if layers[n].trainable:
-                total += _square_norm(layers[n], n == 0, keep, tokens, activations[n], deltas[n + 1])
+                total += _square_norm(layers[n], one_hot and n == 0, keep, tokens, activations[n], deltas[n + 1])
         scale = np.float32(min(1.0, clip / (math.sqrt(total) + 1e-6)))
     for n in range(len(layers)):
         layer, delta, previous = layers[n], deltas[n + 1], activations[n]
@@ -185,7 +102,7 @@ def adam(layers, values, first, second, keep, tokens, activations, deltas, gradi
         step_size = np.float32(rate / (1.0 - beta1**layer.steps))
         root = np.float32(1.0 / math.sqrt(1.0 - beta2**layer.steps))
         settings = (scale, step_size, root, np.float32(epsilon), np.float32(1.0 - beta1), np.float32(1.0 - beta2))
-        if n == 0:
+        if one_hot and n == 0:
             _write_first_gradient(layer, keep, tokens, delta, gradient)
             _descend(values, first, second, layer.weight, layer.inputs * np.uint64(layer.outputs), gradient, settings)
         else:
@@ -200,7 +117,7 @@ def adam(layers, values, first, second, keep, tokens, activations, deltas, gradi
         _descend(values, first, second, layer.bias, np.uint64(layer.outputs), delta, settings)
 
 
-@njit(error_model="numpy", fastmath=_FAST)
+@njit(error_model="numpy", fastmath=FAST)
 def _descend(values, first, second, start, count, gradient, settings):
     """Adam on `count` parameters from `start` on."""
     scale, step_size, root, epsilon, one, two = settings
@@ -217,7 +134,7 @@ def _descend(values, first, second, start, count, gradient, settings):
         values[start + k] -= step_size * f / (np.sqrt(s) * root + epsilon)
 
 
-@njit(error_model="numpy", fastmath=_FAST)
+@njit(error_model="numpy", fastmath=FAST)
 def _square_norm(layer, one_hot, keep, tokens, previous, delta):
     """The squared norm of a layer's gradient: of delta times input, and of delta for the biases."""
     whole = np.float32(1.0)  # of the input, and 1 for the bias
@@ -241,7 +158,7 @@ def _square_norm(layer, one_hot, keep, tokens, previous, delta):
     return total
 
 
-@njit(error_model="numpy", fastmath=_FAST)
+@njit(error_model="numpy", fastmath=FAST)
 def _write_first_gradient(layer, keep, tokens, delta, gradient):
     """The gradient of the first layer's weights: zero but for the columns that the one-hot input picks."""
     for k in range(layer.inputs * np.uint64(layer.outputs)):
@@ -253,87 +170,136 @@ def _write_first_gradient(layer, keep, tokens, delta, gradient):
             gradient[place] = delta[j] * keep[layer.weight + place]
 
 
-@njit(error_model="numpy")
-def greedy(action_values):
-    """The action of greatest value; the first, of several."""
-    best = 0
-    for action in range(1, len(ACTIONS)):
-        if action_values[action] > action_values[best]:
-            best = action
-    return best
-
-
-@njit(error_model="numpy")
-def expected(action_values, exploration):
-    """The mean value of an epsilon-greedy policy; with no exploration, the greatest value."""
-    mean = 0.0
-    for action in range(len(ACTIONS)):
-        mean += action_values[action]
-    return (1.0 - exploration) * action_values[greedy(action_values)] + exploration * mean / len(ACTIONS)
-
-
 @kernel
 def _episode(
-    p, lane, stream, filaments, world_scratch, terms, raw, tokens, chance,
+    p, lane, stream, filaments, world_scratch, terms, raw, tokens, chance, memory, one_hot, seen, inputs,
     layers, values, first, second, keep, gradient, activations, deltas,
-    exploration, target_exploration, rate, discount, clip, beta1, beta2, epsilon,
+    exploration, target_exploration, rate, discount, clip, beta1, beta2, epsilon, outcome,
 ):  # fmt: skip
-    """One episode: at every step act, step the world, and update. Returns the sum of rewards."""
+    """One episode: at every step act, step the world, and update. Writes success, steps, SPL and the sum of rewards."""
     now, then = tokens[0], tokens[1]
     outputs = len(layers)
     begin(p, lane, stream, filaments, world_scratch)
     observe(p, lane, now, raw)
-    total = 0.0
+    memory.age = -1
+    if not one_hot:
+        write_inputs(True, seen, p, now, raw, memory, inputs[0])
+    total, distance, success = 0.0, lane.distance, False
     while lane.running:
-        forward(layers, values, now, activations)
-        if uniform(chance) < exploration:
-            action = np.int64((next_bits(chance) >> np.uint64(33)) % np.uint64(len(ACTIONS)))
-        else:
-            action = greedy(activations[outputs])
+        if not one_hot:
+            activations[0, : len(seen)] = inputs[0]
+        forward_tokens(layers, values, one_hot, now, activations)
+        action = explore(activations[outputs], exploration, chance)
         value = activations[outputs, action]
         reward, success, timeout = step(p, lane, stream, filaments, world_scratch, action, terms)
         observe(p, lane, then, raw)
+        if not one_hot:
+            write_inputs(True, seen, p, then, raw, memory, inputs[1])
         target = float(reward)
         if not (success or (timeout and p.timeout_terminates != 0.0)):
-            forward(layers, values, then, deltas)  # its rows are free until the way back
+            if not one_hot:
+                deltas[0, : len(seen)] = inputs[1]
+            forward_tokens(layers, values, one_hot, then, deltas)  # its rows are free until the way back
             target += discount * expected(deltas[outputs], target_exploration)
         error = np.float32(value - target)
         backward(layers, values, activations, deltas, action, np.float32(2.0) * error)
-        adam(layers, values, first, second, keep, now, activations, deltas, gradient, rate, beta1, beta2, epsilon, clip)
+        adam(
+            layers, values, first, second, keep, one_hot, now, activations, deltas, gradient,
+            rate, beta1, beta2, epsilon, clip,
+        )  # fmt: skip
         for k in range(3):
             now[k] = then[k]
+        if not one_hot:
+            inputs[0] = inputs[1]
         total += reward
-    return total
+    outcome[0] = 1.0 if success else 0.0
+    outcome[1] = lane.step
+    outcome[2] = path_length_score(p, lane, distance) if success else 0.0
+    outcome[3] = total
 
 
 class OnlineLearner:
-    """Expected SARSA or Q-learning, one step at a time, in one plume world."""
+    """Expected SARSA or Q-learning, one step at a time, in one plume world; an epoch is an episode.
 
-    def __init__(self, model: MLP, optimizer: torch.optim.Adam, world: World, update: Update, seed: int) -> None:
-        if world.count != 1:
-            raise ValueError(f"world: {world.count} lanes; accepted by the online learner: 1")
-        self.model, self.optimizer, self.world, self.update = model, optimizer, world, update
-        world.seed([seed])
-        self.chance = seed_streams([(seed, 2)])[0]  # for exploration; 2: neither the world's stream nor a policy's
+    The learning rate is that of the optimizer's first group.
+    """
+
+    def __init__(
+        self,
+        model: MLP,
+        optimizer: torch.optim.Adam,
+        scenario: Scenario,
+        settings: Settings,
+        seed: int,
+        observation: str = "onehot",
+        without: tuple[str, ...] = (),
+    ) -> None:
+        self.model, self.optimizer, self.settings, self.observation = model, optimizer, settings, observation
+        self.betas, self.epsilon = _adam_settings(optimizer)
+        self.world = World(1, scenario, threads=1)
+        seeds = training_seeds(seed, 1)
+        self.world.seed(seeds)
+        self.chance = seed_streams([(seeds[0], 2)])[0]  # for exploration; 2: neither the world's stream nor a policy's
+        self.episodes = 0
+        self._seen = kept_inputs(observation, without)
+        self._inputs = np.zeros((2, len(self._seen)), np.float32)
+        self._memory = np.zeros(1, MEMORY)
         self._tokens = np.zeros((2, 3), np.int64)
-        self.rebind({})
+        self.rebind()
 
-    def rebind(self, pruned: dict[int, NDArray[np.bool_]]) -> None:
-        """Take over the network as it is now; needed after every event. `pruned` has masks by layer."""
+    def rebind(self, net: GrowPruneFreeze | None = None) -> None:
+        """Take over the network as it is now; needed after every event."""
         self.network = FlatNetwork(self.model, self.optimizer)
-        self.network.mask(pruned)
+        if self.network.layers["normalised"].any():
+            raise ValueError("layer_norm: True; accepted by the online learner: False")
+        self.network.mask({} if net is None else pruned_weights(net))
+        self._gradient = np.zeros(self.network.values.size, np.float32)
+        self._activations, self._deltas = self.network.activations(2)
 
-    def episode(self, exploration: float) -> tuple[float, bool, int]:
-        """Live through one episode, learning at each step; returns the sum of rewards, success, and steps."""
-        world, network, update = self.world, self.network, self.update
-        total = _episode(
+    def epoch(self, progress: float) -> Episodes:
+        """Live through one episode, learning at each step."""
+        settings = self.settings
+        exploration = max(settings.exploration_end, settings.exploration_decay**self.episodes)
+        self.episodes += 1
+        return self.episode(exploration)
+
+    def episode(self, exploration: float) -> Episodes:
+        """Live through one episode with this share of random actions."""
+        world, network, settings = self.world, self.network, self.settings
+        outcome = np.zeros(4)
+        _episode(
             world.rows[0], world.lanes[0], world.streams[0], world.filaments[0], world.scratch[0], world.terms[0],
-            world.raw[0], self._tokens, self.chance,
-            network.layers, network.values, network.first, network.second, network.keep, network.gradient,
-            network.scratch[0], network.scratch[1],
-            exploration, 0.0 if update.q_learning else exploration, update.learning_rate, update.discount, update.clip,
-            network.betas[0], network.betas[1], network.epsilon,
+            world.raw[0], self._tokens, self.chance, self._memory[0], self.observation == "onehot", self._seen,
+            self._inputs,
+            network.layers, network.values, network.first, network.second, network.keep, self._gradient,
+            self._activations, self._deltas,
+            exploration, 0.0 if settings.q_learning else exploration, self.optimizer.param_groups[0]["lr"],
+            settings.discount, settings.clip, self.betas[0], self.betas[1], self.epsilon, outcome,
         )  # fmt: skip
         network.write_steps()
-        lane = world.lanes[0]
-        return total, bool(lane["distance"] < world.rows[0]["success_radius"]), int(lane["step"])
+        success, steps, spl, total = outcome[:, None]
+        return Episodes(success > 0.0, steps.astype(np.int64), spl, total)
+
+    def state(self) -> dict[str, NDArray]:
+        """Everything but the network on which the next episode depends."""
+        return {"streams": self.world.streams, "chance": self.chance, "episodes": np.array(self.episodes)}
+
+    def restore(self, state: dict[str, NDArray]) -> None:
+        """Go on from a state."""
+        self.world.streams[...], self.chance[...] = state["streams"], state["chance"]
+        self.episodes = int(state["episodes"])
+
+
+def pruned_weights(net: GrowPruneFreeze) -> dict[int, NDArray[np.bool_]]:
+    """Which weights are pruned, by layer, of a network whose layers are linear maps."""
+    weights = [layer.weights[0] for layer in net.layers]
+    return {i: weight.pruned.numpy() for i, weight in enumerate(weights) if weight.pruned is not None}
+
+
+def _adam_settings(optimizer: torch.optim.Adam) -> tuple[tuple[float, float], float]:
+    if type(optimizer) is not torch.optim.Adam:
+        raise ValueError(f"optimizer: {type(optimizer).__name__}; accepted by the online learner: torch.optim.Adam")
+    group = optimizer.param_groups[0]
+    if group["amsgrad"] or group["weight_decay"] or group["maximize"]:
+        raise ValueError("optimizer: amsgrad, weight_decay or maximize; accepted by the online learner: plain Adam")
+    return group["betas"], group["eps"]

@@ -33,23 +33,24 @@ FORMAT = "gpf-checkpoint"
 VERSION = 1
 MANIFEST = "manifest.json"
 _UNDO = "undo/"
+_EXTRA = "extra/"
 
 
 class CheckpointError(ValueError):
     """A checkpoint cannot be read; the message says what is wrong with it."""
 
 
-def save(net: GrowPruneFreeze, folder: Path, optimizer: bool = True) -> None:
+def save(net: GrowPruneFreeze, folder: Path, optimizer: bool = True, extra: dict[str, Any] | None = None) -> None:
     """Write a checkpoint, replacing the one that is there only when the new one is complete."""
     if net.distributed:
         if torch.distributed.get_rank() == 0:
-            _save(net, folder, optimizer)
+            _save(net, folder, optimizer, extra or {})
         torch.distributed.barrier()
     else:
-        _save(net, folder, optimizer)
+        _save(net, folder, optimizer, extra or {})
 
 
-def _save(net: GrowPruneFreeze, folder: Path, optimizer: bool) -> None:
+def _save(net: GrowPruneFreeze, folder: Path, optimizer: bool, extra: dict[str, Any]) -> None:
     optimizer = optimizer and net.optimizer is not None
     foreign = _foreign_parameters(net) if optimizer else 0
     if foreign:
@@ -63,6 +64,8 @@ def _save(net: GrowPruneFreeze, folder: Path, optimizer: bool) -> None:
     elif net.before_growth is not None:
         kept, manifest["undo"] = net.before_growth
         tensors |= {_UNDO + name: tensor for name, tensor in kept.items()}
+    tensors |= {_EXTRA + name: value for name, value in extra.items() if isinstance(value, Tensor)}
+    manifest["extra"] = {name: value for name, value in extra.items() if not isinstance(value, Tensor)}
     manifest |= {
         "format": FORMAT,
         "version": VERSION,
@@ -153,7 +156,9 @@ def _assemble(
     attached = torch.optim.SGD(model.parameters(), lr=0.0) if made is None else made
     net = GrowPruneFreeze(model, attached, manifest["stack"], make_block, Rules(**manifest["rules"]), distributed)
     net.optimizer = made  # type: ignore[assignment]
-    restore(net, {name: tensor for name, tensor in tensors.items() if not name.startswith(_UNDO)}, manifest)
+    restore(net, {name: tensor for name, tensor in tensors.items() if not name.startswith((_UNDO, _EXTRA))}, manifest)
+    net.extra = dict(manifest["extra"])
+    net.extra |= {name.removeprefix(_EXTRA): tensor for name, tensor in tensors.items() if name.startswith(_EXTRA)}
     net.epoch = manifest["epoch"]
     net.events = [Event.from_json(event) for event in manifest["events"]]
     if "undo" in manifest:
@@ -194,6 +199,7 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
         "plateau": dict,
         "events": list,
         "random": dict,
+        "extra": dict,
     }
     for name, kind in wanted.items():
         if not isinstance(manifest.get(name), kind):

@@ -70,6 +70,7 @@ class GrowPruneFreeze:
         optimizer: Its optimizer; None after loading a checkpoint that has none.
         events: All events so far, oldest first.
         epoch: Number of epochs that have ended. It only counts up: undoing a growth does not turn it back.
+        extra: What was saved beside the network in the checkpoint that it was loaded from.
     """
 
     def __init__(
@@ -89,6 +90,7 @@ class GrowPruneFreeze:
         self.distributed = distributed
         self.epoch = 0
         self.events: list[Event] = []
+        self.extra: dict[str, Any] = {}
         self.plateau = Plateau()
         self.prunes_due: list[int] = []  # epochs left until each
         self.layers: list[Layer] = []
@@ -171,13 +173,18 @@ class GrowPruneFreeze:
         new = self._new_block() if warm and self._growth_is_due(plateau) else None
         # Everything that can fail has been tried: from here on the network changes.
         self.epoch += 1
-        self.plateau = plateau
+        ending_trial, self.plateau = self.plateau.trial == 1, plateau
         if not warm:
             return []
         self._observe()
         due = [left - 1 for left in self.prunes_due]
         self.prunes_due = [left for left in due if left > 0]
         events: list[Event] = []
+        if self.before_growth is not None and ending_trial:
+            if plateau.trial_failed(rules):
+                return [self.undo()]
+            if not rules.grow_undoable:
+                self.before_growth = None
         if new is not None and plateau.before is not None:
             gain = growth.improvement(plateau.before, plateau.window, rules.mode)
             reason = f"improved {gain:.3g} < {rules.grow_threshold:g} over {rules.grow_patience} epochs"
@@ -243,15 +250,16 @@ class GrowPruneFreeze:
         """A smaller dense model that computes the same, without the units that pruning has cut off."""
         return compact(self)
 
-    def save(self, folder: str | Path, optimizer: bool = True) -> None:
+    def save(self, folder: str | Path, optimizer: bool = True, extra: dict[str, Any] | None = None) -> None:
         """Write a checkpoint from which training goes on as if it had never stopped; see `load`.
 
-        Without its optimizer it is smaller, and good for using the model. Under DistributedDataParallel the first
-        process writes, and the others wait for it.
+        Without its optimizer it is smaller, and good for using the model. What else belongs to your training, tensors
+        or plain data that JSON can hold, goes into `extra`, in the same unbroken step, and comes back as `net.extra`.
+        Under DistributedDataParallel the first process writes, and the others wait for it.
         """
         from gpf.network.checkpoint import save
 
-        save(self, Path(folder), optimizer)
+        save(self, Path(folder), optimizer, extra)
 
     def detach(self) -> nn.Module:
         """Remove all hooks and return the model; it keeps its shape, and pruned weights may come back in training."""
@@ -280,6 +288,8 @@ class GrowPruneFreeze:
         rules = self.rules
         if rules.grow_patience is None or plateau.hold > 0 or self.depth >= (rules.max_depth or math.inf):
             return False
+        if self.plateau.trial > 0:  # one new layer at a time
+            return False
         return growth.plateaued(plateau.before, plateau.window, rules.grow_patience, rules.grow_threshold, rules.mode)
 
     def _new_block(self) -> nn.Module:
@@ -304,7 +314,7 @@ class GrowPruneFreeze:
     def _grow(self, block: nn.Module, reason: str) -> Event:
         before = self.shape()
         groups = self._groups_like_last(block)
-        if self.rules.grow_undoable:
+        if self.rules.grow_undoable or self.rules.grow_trial is not None:
             tensors, manifest = capture(self)
             self.before_growth = {name: tensor.detach().clone() for name, tensor in tensors.items()}, manifest
         place = self.depth

@@ -35,6 +35,10 @@ class Plateau:
     """Epochs left, after an undone growth, in which none is tried again."""
     since: float | None = None
     """Best value since the last growth."""
+    at_growth: float | None = None
+    """Best value before the last growth."""
+    trial: int = 0
+    """Epochs left in which the last growth must pay."""
 
     def after(self, metric: float, rules: Rules, warm: bool) -> "Plateau":
         """The same, one epoch on."""
@@ -44,7 +48,8 @@ class Plateau:
         while window and (settling or len(window) > (rules.grow_patience or 0)):
             before = best([window.pop(0)] + ([] if before is None else [before]), rules.mode)
         since = best([metric] + ([] if self.since is None else [self.since]), rules.mode)
-        return Plateau(before, window, max(0, self.cooldown - 1), max(0, self.hold - 1), since)
+        cooldown, hold, trial = (max(0, left - 1) for left in (self.cooldown, self.hold, self.trial))
+        return Plateau(before, window, cooldown, hold, since, self.at_growth, trial)
 
     def best_of_all(self, rules: Rules) -> float | None:
         """Best value of all."""
@@ -53,4 +58,13 @@ class Plateau:
 
     def restarted(self, rules: Rules) -> "Plateau":
         """The same, with all values before the window."""
-        return Plateau(self.best_of_all(rules), [], rules.grow_cooldown, self.hold)
+        best_of_all = self.best_of_all(rules)
+        return Plateau(
+            best_of_all, [], rules.grow_cooldown, self.hold, at_growth=best_of_all, trial=rules.grow_trial or 0
+        )
+
+    def trial_failed(self, rules: Rules) -> bool:
+        """Whether the values since the last growth are no better than those before it, by the threshold of growth."""
+        if self.at_growth is None or self.since is None:
+            return False
+        return improvement(self.at_growth, [self.since], rules.mode) < rules.grow_threshold

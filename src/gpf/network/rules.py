@@ -28,6 +28,9 @@ class Rules:
     """Epochs after a growth before patience is counted again, in which a new layer settles. Default 0 epochs."""
     grow_init: Init = "identity"
     """How a new layer starts: `identity` (the function survives), `kaiming`, `copy` of the last one, or as `built`."""
+    grow_trial: int | None = None
+    """Epochs within which a new layer must have improved the metric by `grow_threshold`, or it is taken out again and
+    the network goes back to where it was before; None keeps every layer."""
     grow_undoable: bool = False
     """Whether `undo` can take back the last growth; keeps a copy of model and optimizer from before it."""
     max_depth: int | None = None
@@ -63,7 +66,7 @@ class Rules:
 
     def __post_init__(self) -> None:
         choices = {"grow_init": Init, "mode": Mode, "saliency": Saliency}
-        least = {"max_depth": 1, "grow_patience": 1, "freeze_patience": 1}
+        least = {"max_depth": 1, "grow_patience": 1, "grow_trial": 1, "freeze_patience": 1}
         for spec in dataclasses.fields(self):
             value = getattr(self, spec.name)
             if spec.name in choices:
@@ -77,6 +80,11 @@ class Rules:
                 _check_number(spec.name, value, "int" in str(spec.type), least.get(spec.name, 0))
         if not 0.0 < self.freeze_fraction <= 1.0:
             raise ValueError(f"freeze_fraction: {self.freeze_fraction}; accepted: above 0, at most 1")
+
+    @classmethod
+    def fixed(cls) -> "Rules":
+        """Rules under which nothing ever happens: an ordinary network, with our checkpoints."""
+        return cls(grow_patience=None, prune_patience=None, freeze_patience=None)
 
     @classmethod
     def plume(cls, **changes: Any) -> "Rules":

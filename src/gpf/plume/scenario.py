@@ -200,6 +200,36 @@ class Scenario:
                 raise ValueError(f"scenario: unknown field {name!r}; {hint}")
         return dataclasses.replace(base, **values)
 
+    def rewarded(self, reward: str, discount: float = 0.99, loitering: float = 0.0) -> "Scenario":
+        """The same world with another reward: `paper`, `reference`, or `search` for a learner of this discount.
+
+        `search` is ours. The paper pays +1 for every step in the plume, which an agent that loiters there collects for
+        ever: at its discount of 0.99 that is worth 1 / (1 - 0.99) = 100, as much as the source. In `search` loitering
+        is worth `loitering` times the source whatever the discount, by default nothing. It does not punish blanks,
+        which a search cannot avoid, shapes by distance with the learner's own discount, so that the best policy is the
+        one without shaping, and lets an episode that runs out of time go on in the value of its last state.
+        """
+        if not 0.0 <= loitering < 1.0:
+            raise ValueError(f"loitering: {loitering}; accepted: at least 0, below 1, the worth of the source")
+        if reward == "search":
+            success = 10.0
+            changes: dict[str, Any] = {
+                "reward_time": -0.01,
+                "reward_success": success,
+                "reward_whiff": loitering * success * (1.0 - discount),
+                "reward_blank": 0.0,
+                "reward_shaping": 1.0,
+                "shaping_discount": discount,
+                "success_replaces": False,
+                "timeout_terminates": False,
+            }
+        elif reward in PRESETS:
+            preset = Scenario.preset(reward)
+            changes = {name: getattr(preset, name) for name in _OF_REWARD}
+        else:
+            raise ValueError(f"reward: {reward!r}; accepted: {', '.join(REWARDS)}")
+        return dataclasses.replace(self, **changes)
+
     def to_json(self) -> str:
         """All fields as a JSON object."""
         return json.dumps(dataclasses.asdict(self), indent=2)
@@ -321,3 +351,9 @@ PRESETS: dict[str, dict[str, Any]] = {
     },
 }
 """Fields of each preset that differ from the defaults."""
+REWARDS = (*PRESETS, "search")
+"""What `Scenario.rewarded` takes."""
+_OF_REWARD = (
+    "reward_time reward_success reward_whiff whiff_threshold reward_blank blank_duration"
+    " reward_shaping shaping_discount success_replaces timeout_terminates"
+).split()

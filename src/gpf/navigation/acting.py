@@ -1,0 +1,170 @@
+"""How a network acts: its inputs made from an observation, its outputs turned into an action."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from gpf.navigation.config import Acting
+from gpf.navigation.flat import FlatNetwork, forward
+from gpf.plume.kernels import kernel
+from gpf.plume.memory import FEATURES, MEMORY, MEMORY_SIZE, NAMES, remember
+from gpf.plume.rng import next_bits, seed_streams, uniform
+from gpf.plume.scenario import ACTIONS, LEVELS, OCTANTS, Scenario
+from gpf.plume.tokens import ONEHOT_SIZE, STATES, level, octant
+
+INPUTS = {"onehot": ONEHOT_SIZE, "memory": MEMORY_SIZE}
+"""Number of network inputs of each kind of observation."""
+
+
+def kept_inputs(observation: str, without: tuple[str, ...] = ()) -> NDArray[np.float32]:
+    """1 for the inputs that a network sees, 0 for those of the groups of features `without` which it must do."""
+    keep = np.ones(INPUTS[observation], np.float32)
+    for group in without:
+        if observation != "memory" or group not in FEATURES:
+            accepted = ", ".join(FEATURES) if observation == "memory" else "only with observation 'memory'"
+            raise ValueError(f"without: {group!r}; accepted: {accepted}")
+        keep[[NAMES.index(name) for name in FEATURES[group]]] = 0.0
+    return keep
+
+
+class NetworkPolicy:
+    """A trained network as a policy: it makes its inputs from raw observations, as a robot would.
+
+    Every episode draws from a stream of its own, so that what happens in it does not depend on the others.
+    """
+
+    def __init__(self, network: FlatNetwork, observation: str, acting: Acting, without: tuple[str, ...] = ()) -> None:
+        self.network, self.observation, self.acting = network, observation, acting
+        self.keep = kept_inputs(observation, without)
+        self._activations = network.activations()[0]
+        self._table = output_table(network) if observation == "onehot" else NO_TABLE
+
+    def begin(self, seeds: Sequence[int], scenario: Scenario) -> None:
+        """Forget everything and begin one episode per seed."""
+        self._row = scenario.row()
+        self._streams = seed_streams([(seed, 1) for seed in seeds])  # 1: not the world's own stream
+        self._memories = np.zeros(len(seeds), MEMORY)
+        self._memories["age"] = -1
+
+    def act(self, raw: NDArray[np.float32], actions: NDArray[np.int64]) -> None:
+        """Choose an action for each lane, given raw observations of shape (lanes, 5)."""
+        network = self.network
+        _act(
+            self._row, raw, self._memories, self._streams, self.observation == "memory", self.keep,
+            0.0 if self.acting == "greedy" else SAMPLED, network.layers, network.values, self._activations,
+            self._table, actions,
+        )  # fmt: skip
+
+
+@kernel
+def _act(p, raw, memories, streams, remembers, keep, exploration, layers, values, activations, table, actions):
+    inputs = np.empty(len(keep), np.float32)
+    outputs = np.empty(layers[-1].outputs, np.float32)
+    tokens = np.empty(3, np.int64)
+    for i in range(len(actions)):
+        tokens[0], tokens[1] = level(p, raw[i, 0]), level(p, raw[i, 1])
+        tokens[2] = octant(p, raw[i, 2], raw[i, 3], raw[i, 4])
+        write_inputs(remembers, keep, p, tokens, raw[i], memories[i], inputs)
+        respond(layers, values, activations, table, tokens, inputs, outputs)
+        actions[i] = explore(outputs, exploration, streams[i])
+
+
+def output_table(network: FlatNetwork) -> NDArray[np.float32]:
+    """The outputs of a network of the paper's 22 inputs for all 392 observations, shape (392, outputs)."""
+    table = np.zeros((STATES, int(network.layers[-1]["outputs"])), np.float32)
+    _tabulate(network.layers, network.values, network.activations()[0], table)
+    return table
+
+
+@kernel
+def _tabulate(layers, values, activations, table):
+    for state in range(STATES):
+        activations[0] = np.float32(0.0)
+        activations[0, state // (LEVELS * OCTANTS)] = np.float32(1.0)
+        activations[0, LEVELS + state // OCTANTS % LEVELS] = np.float32(1.0)
+        activations[0, 2 * LEVELS + state % OCTANTS] = np.float32(1.0)
+        forward(layers, values, activations)
+        for k in range(table.shape[1]):
+            table[state, k] = activations[len(layers), k]
+
+
+NO_TABLE = np.zeros((0, 0), np.float32)
+"""Where the network is to be asked."""
+SAMPLED = -1.0
+"""In place of a share of random actions: all actions are drawn from the softmax."""
+
+
+@njit(error_model="numpy")
+def sample(outputs, stream):
+    """An action drawn from the softmax of the first outputs."""
+    top = outputs[0]
+    for k in range(1, len(ACTIONS)):
+        top = max(top, outputs[k])
+    total = 0.0
+    for k in range(len(ACTIONS)):
+        total += np.exp(outputs[k] - top)
+    left = uniform(stream) * total
+    for k in range(len(ACTIONS) - 1):
+        left -= np.exp(outputs[k] - top)
+        if left < 0.0:
+            return k
+    return len(ACTIONS) - 1
+
+
+@njit(error_model="numpy")
+def greedy(outputs):
+    """The action of greatest output; the first, of several."""
+    best = 0
+    for action in range(1, len(ACTIONS)):
+        if outputs[action] > outputs[best]:
+            best = action
+    return best
+
+
+@njit(error_model="numpy")
+def expected(values, exploration):
+    """The mean value of an epsilon-greedy policy; with no exploration, the greatest value."""
+    mean = 0.0
+    for action in range(len(ACTIONS)):
+        mean += values[action]
+    return (1.0 - exploration) * values[greedy(values)] + exploration * mean / len(ACTIONS)
+
+
+@njit(error_model="numpy")
+def explore(outputs, exploration, stream):
+    """An epsilon-greedy action or, where exploration is negative, one from the softmax."""
+    if exploration < 0.0:
+        return sample(outputs, stream)
+    if uniform(stream) < exploration:
+        return np.int64((next_bits(stream) >> np.uint64(33)) % np.uint64(len(ACTIONS)))
+    return greedy(outputs)
+
+
+@njit(error_model="numpy")
+def write_inputs(remembers, keep, p, tokens, raw, memory, out):
+    """Write a lane's observation as the network sees it."""
+    if remembers:
+        remember(memory, p.stride, p.max_steps, raw, out)
+    else:
+        for i in range(ONEHOT_SIZE):
+            out[i] = np.float32(0.0)
+        out[tokens[0]] = out[LEVELS + tokens[1]] = out[2 * LEVELS + tokens[2]] = np.float32(1.0)
+    for i in range(len(keep)):
+        out[i] *= keep[i]
+
+
+@njit(error_model="numpy")
+def respond(layers, values, activations, table, tokens, inputs, out):
+    """Write the network's outputs for a lane's observation, from the table if there is one."""
+    if len(table):
+        state = (tokens[0] * LEVELS + tokens[1]) * OCTANTS + tokens[2]
+        for k in range(len(out)):
+            out[k] = table[state, k]
+        return
+    for i in range(len(inputs)):
+        activations[0, i] = inputs[i]
+    forward(layers, values, activations)
+    for k in range(len(out)):
+        out[k] = activations[len(layers), k]

@@ -1,0 +1,148 @@
+"""A torch MLP in flat memory, which compiled code reads and writes while torch trains the same numbers.
+
+One network, two executors: the torch parameters become views of the flat arrays, so nothing is ever copied between
+the two.
+"""
+
+import copy
+from typing import Any
+
+import numpy as np
+import torch
+from numba import njit
+from numpy.typing import NDArray
+from torch import nn
+
+from gpf.network import MLP
+
+LAYER = np.dtype(
+    [(name, np.uint64) for name in ("inputs", "weight", "bias", "scale", "shift")]  # unsigned: no wrap-around tests
+    + [(name, np.int64) for name in ("outputs", "normalised", "trainable", "masked", "steps")]
+)
+"""One layer in flat memory: its sizes, where its weights and biases begin (and scale and shift, if it is normalised),
+and its number of updates."""
+
+FAST = {"reassoc", "contract", "nsz"}
+"""Freedoms that let sums vectorise."""
+
+
+class FlatNetwork:
+    """An MLP, and its Adam state if its optimizer is given, in flat arrays that torch shares from then on.
+
+    Make a new one after every event that changes the network.
+    """
+
+    def __init__(self, model: MLP, optimizer: torch.optim.Adam | None = None) -> None:
+        blocks = [_parts(block) for block in model.layers] + [(model.head, None)]
+        members = set() if optimizer is None else {id(p) for group in optimizer.param_groups for p in group["params"]}
+        size = sum(p.numel() for p in model.parameters())
+        memory = torch.zeros(1 if optimizer is None else 4, size)
+        self.values = memory[0].numpy()
+        if optimizer is not None:
+            self.first, self.second, self.keep = memory[1:].numpy()
+        self.layers = np.zeros(len(blocks), LAYER)
+        self._steps: list[list[torch.Tensor]] = []
+        offset = 0
+        for layer, (linear, norm) in zip(self.layers, blocks, strict=True):
+            layer["inputs"], layer["outputs"] = linear.in_features, linear.out_features
+            layer["trainable"] = id(linear.weight) in members
+            layer["normalised"] = norm is not None
+            self._steps.append([])
+            named = [("weight", linear.weight), ("bias", linear.bias)]
+            if norm is not None:
+                named += [("scale", norm.weight), ("shift", norm.bias)]
+            for name, parameter in named:
+                layer[name] = offset
+                share = slice(offset, offset + parameter.numel())
+                offset = share.stop
+                self._adopt(parameter, memory[:, share], optimizer, layer)
+        self.width = max(int(self.layers["outputs"].max()), int(self.layers["inputs"].max()))
+
+    def _adopt(
+        self, parameter: torch.Tensor, memory: torch.Tensor, optimizer: torch.optim.Adam | None, layer: Any
+    ) -> None:
+        """Move a parameter and its moments into flat memory."""
+        values = memory[0].view_as(parameter)
+        values.copy_(parameter.detach())
+        parameter.data = values
+        if optimizer is None:
+            return
+        first, second, keep = (row.view_as(parameter) for row in memory[1:])
+        keep.fill_(1.0)
+        if not layer["trainable"]:
+            return
+        state = optimizer.state[parameter]
+        if not state:
+            state.update(step=torch.tensor(0.0), exp_avg=first, exp_avg_sq=second)
+        else:
+            first.copy_(state["exp_avg"])
+            second.copy_(state["exp_avg_sq"])
+            state.update(exp_avg=first, exp_avg_sq=second)
+        layer["steps"] = int(state["step"])
+        self._steps[-1].append(state["step"])
+
+    def with_values(self, values: NDArray[np.float32]) -> "FlatNetwork":
+        """The same network with other values, which torch does not see."""
+        other = copy.copy(self)
+        other.values = values
+        return other
+
+    def activations(self, count: int = 1) -> NDArray[np.float32]:
+        """Memory for the outputs of all layers, row 0 being the input, `count` times."""
+        return np.zeros((count, len(self.layers) + 1, self.width), np.float32)
+
+    def mask(self, pruned: dict[int, NDArray[np.bool_]]) -> None:
+        """Keep these weights, by layer, at zero."""
+        for index, mask in pruned.items():
+            layer = self.layers[index]
+            self.keep[int(layer["weight"]) : int(layer["weight"]) + mask.size] = ~mask.ravel()
+            layer["masked"] = 1
+
+    def write_steps(self) -> None:
+        """Tell the torch optimizer how many updates there were."""
+        for layer, steps in zip(self.layers, self._steps, strict=True):
+            for tensor in steps:
+                tensor.fill_(float(layer["steps"]))
+
+
+def _parts(block: nn.Module) -> tuple[nn.Linear, nn.LayerNorm | None]:
+    """The linear map of a hidden layer and, if there is one, its normalisation."""
+    match list(block.children()):
+        case [nn.Linear() as linear, nn.ReLU()]:
+            return linear, None
+        case [nn.Linear() as linear, nn.LayerNorm() as norm, nn.ReLU()]:
+            return linear, norm
+    raise ValueError("model: its hidden layers are not those of gpf.MLP; accepted: Linear, LayerNorm or not, ReLU")
+
+
+@njit(error_model="numpy", fastmath=FAST)
+def forward(layers, values, activations):
+    """Write every layer's output for the input in row 0; the last row's first entries are the network's outputs."""
+    last = len(layers) - 1
+    for n in range(last + 1):
+        layer, out, previous = layers[n], activations[n + 1], activations[n]
+        for j in range(layer.outputs):
+            row = layer.weight + np.uint64(j) * layer.inputs
+            total = values[layer.bias + np.uint64(j)]
+            for i in range(layer.inputs):
+                total += values[row + i] * previous[i]
+            out[j] = total
+        if layer.normalised:
+            _normalise(layer, values, out)
+        if n < last:
+            for j in range(layer.outputs):
+                out[j] = max(out[j], np.float32(0.0))
+
+
+@njit(error_model="numpy", fastmath=FAST)
+def _normalise(layer, values, out):
+    mean = square = np.float32(0.0)
+    for j in range(layer.outputs):
+        mean += out[j]
+    mean /= np.float32(layer.outputs)
+    for j in range(layer.outputs):
+        square += (out[j] - mean) * (out[j] - mean)
+    root = np.float32(1.0) / np.sqrt(square / np.float32(layer.outputs) + np.float32(1e-5))
+    for j in range(layer.outputs):
+        k = np.uint64(j)
+        out[j] = (out[j] - mean) * root * values[layer.scale + k] + values[layer.shift + k]

@@ -1,0 +1,131 @@
+"""Policy gradient: PPO on the same networks, observations and lanes. The default navigator.
+
+The network's first outputs are the logits of the actions and its last one is the value, so that policy and value share
+one stack, and grow, prune and freeze together. Schulman et al. 2017; advantages by Schulman et al. 2016.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gpf.navigation.flat import FlatNetwork
+from gpf.navigation.rollouts import Episodes, Rollouts
+from gpf.network import MLP, GrowPruneFreeze
+from gpf.plume.kernels import kernel
+from gpf.plume.scenario import ACTIONS
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How the policy learns."""
+
+    learning_rate: float = 2e-3
+    """At first; it falls linearly to zero."""
+    discount: float = 0.998
+    trace: float = 0.95
+    """Lambda: how far advantages look ahead."""
+    passes: int = 4
+    """How often each rollout is learnt from."""
+    minibatch: int = 2048
+    clip: float = 0.2
+    """How far the probability of an action may move in one rollout, as a ratio."""
+    entropy: float = 0.005
+    """Weight of the entropy bonus."""
+    value_weight: float = 0.05
+    """Weight of the value's squared error."""
+    gradient_clip: float = 0.5
+    """Greatest norm of the gradient."""
+
+
+class PolicyGradientLearner:
+    """PPO in many lanes; an epoch is a rollout. The learning rate falls linearly to zero."""
+
+    def __init__(self, model: MLP, optimizer: torch.optim.Optimizer, rollouts: Rollouts, settings: Settings) -> None:
+        self.model, self.optimizer, self.rollouts, self.settings = model, optimizer, rollouts, settings
+        self.advantages = np.zeros(rollouts.rewards.shape, np.float32)
+        self.rebind()
+
+    @staticmethod
+    def prepare(model: MLP) -> None:
+        """Start from a nearly uniform policy and a value of zero, from which PPO learns best."""
+        with torch.no_grad():
+            model.head.weight[: len(ACTIONS)] *= 0.01
+            model.head.bias.zero_()
+
+    def rebind(self, net: GrowPruneFreeze | None = None) -> None:
+        """Take over the network as it is now; needed after every event."""
+        self.network = FlatNetwork(self.model)
+
+    def epoch(self, progress: float) -> Episodes:
+        """Collect a rollout and learn from it; `progress` is the share of the training that is over."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.settings.learning_rate * (1.0 - progress)
+        episodes = self.rollouts.collect(self.network)
+        self.learn()
+        return episodes
+
+    def state(self) -> dict[str, NDArray]:
+        """Everything but the network on which the next epoch depends."""
+        return self.rollouts.state()
+
+    def restore(self, state: dict[str, NDArray]) -> None:
+        """Go on from a state."""
+        self.rollouts.restore(state)
+
+    def learn(self) -> None:
+        """Several passes of gradient steps over the last rollout."""
+        r, s = self.rollouts, self.settings
+        generalized_advantages(
+            r.rewards,
+            r.outputs[:, :, -1],
+            r.final[:, :, -1],
+            r.ends,
+            r.bootstraps,
+            s.discount,
+            s.trace,
+            self.advantages,
+        )
+        flat = r.steps
+        inputs = torch.from_numpy(r.inputs[:-1]).view(flat, -1)
+        outputs = torch.from_numpy(r.outputs[:-1]).view(flat, -1)
+        actions = torch.from_numpy(r.actions).view(flat, 1)
+        advantages = torch.from_numpy(self.advantages).view(flat)
+        returns = advantages + outputs[:, -1]
+        before = outputs[:, : len(ACTIONS)].log_softmax(1).gather(1, actions)[:, 0]
+        for _ in range(s.passes):
+            for batch in torch.randperm(flat).split(s.minibatch):
+                loss = self._loss(inputs[batch], actions[batch], before[batch], advantages[batch], returns[batch])
+                self.optimizer.zero_grad()
+                loss.backward()
+                torch.nn.utils.clip_grad_norm_(self.model.parameters(), s.gradient_clip)
+                self.optimizer.step()
+
+    def _loss(self, inputs: Tensor, actions: Tensor, before: Tensor, advantages: Tensor, returns: Tensor) -> Tensor:
+        s = self.settings
+        outputs = self.model(inputs)
+        log_policy = outputs[:, : len(ACTIONS)].log_softmax(1)
+        ratio = (log_policy.gather(1, actions)[:, 0] - before).exp()
+        advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
+        gain = torch.min(ratio * advantages, ratio.clamp(1.0 - s.clip, 1.0 + s.clip) * advantages).mean()
+        entropy = -(log_policy.exp() * log_policy).sum(1).mean()
+        error = (outputs[:, -1] - returns).square().mean()
+        return s.value_weight * error - gain - s.entropy * entropy
+
+
+@kernel
+def generalized_advantages(rewards, values, final, ends, bootstraps, discount, trace, out):
+    """Write the generalized advantages; where only time ran out, the value of the last state stands for the rest."""
+    for i in range(rewards.shape[1]):
+        advantage = 0.0
+        for t in range(len(rewards) - 1, -1, -1):
+            if ends[t, i]:
+                following = final[t, i] if bootstraps[t, i] else 0.0
+                advantage = 0.0
+            else:
+                following = values[t + 1, i]
+            error = rewards[t, i] + discount * following - values[t, i]
+            advantage = error + discount * trace * advantage
+            out[t, i] = advantage

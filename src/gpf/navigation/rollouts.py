@@ -1,0 +1,216 @@
+"""Many lanes that live on while a network learns: what it saw, did and got in their last steps.
+
+One compiled function walks a lane through all steps of a rollout: observation, network, action, world. Lanes share
+nothing, so threads take them without the interpreter lock, and results do not depend on the number of threads.
+"""
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from gpf.navigation.acting import NO_TABLE, SAMPLED, explore, kept_inputs, output_table, respond, write_inputs
+from gpf.navigation.flat import FlatNetwork
+from gpf.plume.kernels import kernel
+from gpf.plume.memory import MEMORY
+from gpf.plume.rng import seed_streams
+from gpf.plume.scenario import Scenario
+from gpf.plume.world import World, begin, cores, observe, step
+
+LANES_OF_A_SEED = 1 << 16
+"""A run with seed s owns the seeds of the world from s times this on."""
+
+
+def training_seeds(seed: int, lanes: int) -> list[int]:
+    """The world's seeds of a training run's lanes; no two runs share one, and none is ever evaluated on."""
+    return [seed * LANES_OF_A_SEED + lane for lane in range(lanes)]
+
+
+@dataclass(frozen=True)
+class Episodes:
+    """Episodes that ended while an agent was learning; one entry each."""
+
+    success: NDArray[np.bool_]
+    steps: NDArray[np.int64]
+    spl: NDArray[np.float64]
+    """Success weighted by path length."""
+    returns: NDArray[np.float64]
+    """Sum of rewards."""
+
+
+class Rollouts:
+    """Lanes and the memory of their last `horizon` steps, T; n lanes, F inputs, K outputs.
+
+    Attributes:
+        inputs: float32 (T + 1, n, F), what the network saw; the last row is where the next rollout begins.
+        outputs: float32 (T + 1, n, K), what it made of it.
+        actions: int64 (T, n). rewards: float32 (T, n).
+        ends: bool (T, n), where an episode ended. bootstraps: bool (T, n), where it only ran out of time.
+        final: float32 (T, n, K), the network's outputs for the last observation of the episodes that ended.
+    """
+
+    def __init__(
+        self,
+        count: int,
+        horizon: int,
+        scenario: Scenario,
+        observation: str,
+        outputs: int,
+        seed: int,
+        threads: int | None = None,
+        without: tuple[str, ...] = (),
+    ) -> None:
+        self.world = World(count, scenario, threads=1)
+        self.threads = threads or min(cores(), max(1, count // 32))
+        self.observation = observation
+        self.keep = kept_inputs(observation, without)
+        seeds = training_seeds(seed, count)
+        self.world.seed(seeds)
+        self.chances = seed_streams([(one, 2) for one in seeds])  # 2: neither the world's stream nor a policy's
+        self.memories = np.zeros(count, MEMORY)
+        self.starts = np.zeros((count, 2))  # distance at the start of the episode, and rewards since
+        self.inputs = np.zeros((horizon + 1, count, len(self.keep)), np.float32)
+        self.outputs = np.zeros((horizon + 1, count, outputs), np.float32)
+        self.final = np.zeros((horizon, count, outputs), np.float32)
+        self.actions = np.zeros((horizon, count), np.int64)
+        self.rewards = np.zeros((horizon, count), np.float32)
+        self.ends, self.bootstraps, self.successes = (np.zeros((horizon, count), np.bool_) for _ in range(3))
+        self.finished = np.zeros((3, horizon, count))  # steps, SPL and return of the episodes that ended
+        self._scratch = np.zeros((self.threads, *self.world.scratch.shape[1:]))
+        self._pool = ThreadPoolExecutor(max(1, self.threads - 1), thread_name_prefix="gpf-rollouts")
+        self._begun = False
+
+    @property
+    def steps(self) -> int:
+        """Steps of a rollout, over all lanes."""
+        return self.actions.size
+
+    def collect(self, network: FlatNetwork, exploration: float = SAMPLED) -> Episodes:
+        """Walk all lanes through a rollout, and return the episodes that ended in it.
+
+        Actions are drawn from the softmax of the first outputs or, with `exploration` given, are epsilon-greedy. Where
+        there are only 392 observations, the network is asked about each of them once, and a table answers.
+        """
+        table = output_table(network) if self.observation == "onehot" else NO_TABLE
+        activations = network.activations(self.threads)
+        bounds = np.linspace(0, self.world.count, self.threads + 1).astype(int)
+
+        def work(thread: int) -> None:
+            w = self.world
+            _collect(
+                bounds[thread], bounds[thread + 1], self._begun, exploration,
+                self.observation == "memory", self.keep, network.layers, network.values, activations[thread], table,
+                w.rows, w.lanes, w.streams, w.filaments, self._scratch[thread], w.tokens, w.raw, w.terms,
+                self.memories, self.chances, self.starts, self.inputs, self.outputs, self.final, self.actions,
+                self.rewards, self.ends, self.bootstraps, self.successes, self.finished,
+            )  # fmt: skip
+
+        others = [self._pool.submit(work, thread) for thread in range(1, self.threads)]
+        work(0)
+        for other in others:
+            other.result()
+        self._begun = True
+        ended = self.ends
+        return Episodes(
+            self.successes[ended],
+            self.finished[0][ended].astype(np.int64),
+            self.finished[1][ended],
+            self.finished[2][ended],
+        )
+
+    def state(self) -> dict[str, NDArray]:
+        """Everything on which the next rollout depends."""
+        w = self.world
+        return {
+            "rows": w.rows, "lanes": w.lanes, "streams": w.streams, "filaments": w.filaments, "tokens": w.tokens,
+            "raw": w.raw, "memories": self.memories, "chances": self.chances, "starts": self.starts,
+            "next_inputs": self.inputs[-1], "begun": np.array(self._begun),
+        }  # fmt: skip
+
+    def restore(self, state: dict[str, NDArray]) -> None:
+        """Go on from a state."""
+        for name, array in self.state().items():
+            if name != "begun":
+                array[...] = state[name]
+        self._begun = bool(state["begun"])
+
+
+@kernel
+def _collect(
+    first, last, begun, exploration, remembers, keep, layers, values, activations, table,
+    rows, lanes, streams, filaments, scratch, tokens, raw, terms,
+    memories, chances, starts, inputs, outputs, final, actions, rewards, ends, bootstraps, successes, finished,
+):  # fmt: skip
+    """Walk lanes `first` to `last` through a rollout; see `Rollouts`."""
+    horizon = len(actions)
+    for i in range(first, last):
+        p, lane, stream, start = rows[i], lanes[i], streams[i], starts[i]
+        if begun:
+            for k in range(len(keep)):
+                inputs[0, i, k] = inputs[horizon, i, k]
+        else:
+            _begin(
+                p,
+                lane,
+                stream,
+                filaments[i],
+                scratch,
+                tokens[i],
+                raw[i],
+                memories[i],
+                start,
+                remembers,
+                keep,
+                inputs[0, i],
+            )
+        for t in range(horizon):
+            respond(layers, values, activations, table, tokens[i], inputs[t, i], outputs[t, i])
+            action = explore(outputs[t, i], exploration, chances[i])
+            reward, success, timeout = step(p, lane, stream, filaments[i], scratch, action, terms[i])
+            observe(p, lane, tokens[i], raw[i])
+            after = inputs[t + 1, i]
+            write_inputs(remembers, keep, p, tokens[i], raw[i], memories[i], after)
+            start[1] += reward
+            actions[t, i] = action
+            rewards[t, i] = reward
+            ends[t, i] = success or timeout
+            successes[t, i] = success
+            bootstraps[t, i] = timeout and p.timeout_terminates == 0.0
+            if success or timeout:
+                respond(layers, values, activations, table, tokens[i], after, final[t, i])
+                finished[0, t, i] = lane.step
+                finished[1, t, i] = path_length_score(p, lane, start[0]) if success else 0.0
+                finished[2, t, i] = start[1]
+                _begin(
+                    p,
+                    lane,
+                    stream,
+                    filaments[i],
+                    scratch,
+                    tokens[i],
+                    raw[i],
+                    memories[i],
+                    start,
+                    remembers,
+                    keep,
+                    after,
+                )
+        respond(layers, values, activations, table, tokens[i], inputs[horizon, i], outputs[horizon, i])
+
+
+@njit(error_model="numpy")
+def path_length_score(p, lane, start_distance):
+    """The shortest possible number of steps over the number taken, of an episode that found the source."""
+    shortest = np.ceil((start_distance - p.success_radius) / p.stride) if p.stride > 0.0 else 1.0
+    return min(max(shortest, 1.0), lane.step) / lane.step
+
+
+@njit(error_model="numpy")
+def _begin(p, lane, stream, filaments, scratch, tokens, raw, memory, start, remembers, keep, inputs):
+    begin(p, lane, stream, filaments, scratch)
+    observe(p, lane, tokens, raw)
+    memory.age = -1
+    start[0], start[1] = lane.distance, 0.0
+    write_inputs(remembers, keep, p, tokens, raw, memory, inputs)

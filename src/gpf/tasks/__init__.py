@@ -1,0 +1,1 @@
+"""The paper's tasks, one file each: everything that `gpf train` runs."""

@@ -1,0 +1,285 @@
+"""Train a navigator that finds the source of a smell.
+
+Three learners share one loop, one kind of network and one kind of run folder. An agent with and one without GPF differ
+in nothing but `Rules`: those of the second let nothing happen.
+"""
+
+import dataclasses
+import importlib.metadata
+import json
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from gpf.navigation.acting import NetworkPolicy
+from gpf.navigation.agents import (
+    Navigator,
+    as_bytes,
+    from_bytes,
+    load_navigator,
+    load_network,
+    make_learner,
+    make_network,
+    read_run_config,
+)
+from gpf.navigation.config import Config
+from gpf.navigation.evaluate import BLOCK, HELD_OUT, VALIDATION, Evaluation, evaluate
+from gpf.navigation.rollouts import Episodes
+from gpf.plume.scenario import Scenario
+from gpf.runs import Run, write_json
+
+EPOCHS_IN_A_ROUND = {"policy-gradient": 8, "parallel": 8, "online": 100}
+"""After a round there are a line of metrics and a checkpoint; a killed run loses no more than one."""
+ROUNDS_BETWEEN_VALIDATIONS = {"policy-gradient": 10, "parallel": 15, "online": 5}
+VALIDATION_EPISODES = {"policy-gradient": 500, "parallel": 500, "online": 200}
+RECENT = 500
+"""Training episodes over which success and SPL are averaged."""
+
+EPISODES = 2000
+"""Held-out episodes on which a trained navigator is reported."""
+PATHS = 200
+"""Successful, and failed, episodes whose trajectories its figure shows."""
+
+Report = Callable[[dict[str, Any]], None]
+"""Called with the metrics of each round."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """The user has asked to stop; the run is saved."""
+
+
+class Training:
+    """A run in the making. What is not in the network, the learner or `progress` does not outlive a round."""
+
+    def __init__(self, run: Run, threads: int | None = None) -> None:
+        self.run, self.threads = run, threads
+        self.config, self.world = read_run_config(run.folder)
+        last = run.checkpoint("last")
+        resumed = (last / "manifest.json").exists()
+        self.net = load_network(last, self.config) if resumed else make_network(self.config)
+        self.learner = make_learner(self.config, self.world, self.net, threads)
+        self.progress: dict[str, Any] = {
+            "round": 0, "epoch": 0, "steps": 0, "episodes": 0, "seconds": 0.0,
+            "recent": [], "validation": None, "best": None,
+        }  # fmt: skip
+        if resumed:
+            self.progress = self.net.extra["progress"]
+            state = {name: self.net.extra[f"learner/{name}"] for name in self.learner.state()}
+            self.learner.restore(from_bytes(state, self.learner.state()))
+        run.drop_after(self.progress["round"])
+
+    @property
+    def over(self) -> bool:
+        """Whether there is nothing left to learn."""
+        return bool(self.progress["epoch"] >= self.config.epochs)
+
+    def round(self) -> dict[str, Any]:
+        """Learn for one round, write its lines and its checkpoint, and return its metrics."""
+        config, now, started = self.config, self.progress, time.perf_counter()
+        events = []
+        steps_before, seconds_before = now["steps"], now["seconds"]
+        for _ in range(min(EPOCHS_IN_A_ROUND[config.learner], config.epochs - now["epoch"])):
+            episodes = self.learner.epoch(now["epoch"] / config.epochs)
+            now["epoch"] += 1
+            now["episodes"] += len(episodes.success)
+            now["steps"] += self._steps_of(episodes)
+            now["recent"] = self._recent(episodes)
+            happened = self.net.end_epoch(self._metric())
+            if happened:
+                self.learner.rebind(self.net)
+                events += happened
+        now["round"] += 1
+        due = now["round"] % ROUNDS_BETWEEN_VALIDATIONS[config.learner] == 0 or self.over
+        validation = self._validate() if due else None
+        now["seconds"] += time.perf_counter() - started
+        metrics = self._metrics(validation)
+        metrics["steps_per_second"] = (now["steps"] - steps_before) / (now["seconds"] - seconds_before)
+        self.run.append("metrics", [metrics])
+        self.run.append(
+            "events", [{"round": now["round"], "steps": now["steps"], **event.to_json()} for event in events]
+        )
+        if validation is not None and self._is_best(validation):
+            self.net.save(self.run.checkpoint("best"), optimizer=False, extra=self._about())
+        self.net.save(self.run.checkpoint("last"), extra={**self._about(), **self._state()})
+        return metrics
+
+    def policy(self) -> NetworkPolicy:
+        """The navigator as it is now."""
+        values = vars(self.config)
+        network = self.learner.network
+        if (average := getattr(self.learner, "average", None)) is not None:
+            network = network.with_values(average)
+        return NetworkPolicy(network, values["observation"], values["acting"], self.config.without)
+
+    def _steps_of(self, episodes: Any) -> int:
+        values = vars(self.config)
+        if self.config.learner == "online":
+            return int(episodes.steps.sum())
+        return int(values["lanes"] * values["horizon"])
+
+    def _recent(self, episodes: Episodes) -> list[tuple[bool, float]]:
+        """Success and SPL of the latest episodes, oldest first.
+
+        All lanes begin at once and the first episodes to end are the fast ones, so that none counts before every lane
+        has had the time for a whole one.
+        """
+        lived = self.progress["epoch"] * (self.config.horizon or self.world.max_steps + 1)
+        if lived <= self.world.max_steps:
+            return []
+        outcomes = zip(episodes.success.tolist(), episodes.spl.tolist(), strict=True)
+        return [*self.progress["recent"], *outcomes][-RECENT:]
+
+    def _metric(self) -> float:
+        """What growth looks at: SPL of the recent episodes; online, as in the paper, success of the last validation."""
+        if self.config.learner == "online":
+            return float(self.progress["validation"]["success"]) if self.progress["validation"] else 0.0
+        recent = self.progress["recent"]
+        return float(np.mean([spl for _, spl in recent])) if recent else 0.0
+
+    def _validate(self) -> dict[str, Any]:
+        """How the navigator does on episodes that it does not learn from, but that choices may be made on."""
+        episodes = VALIDATION_EPISODES[self.config.learner]
+        result = evaluate(
+            self.policy(), self.world, episodes, VALIDATION + self.config.seed * BLOCK, threads=self.threads
+        )
+        summary = result.summary()
+        self.progress["validation"] = {name: summary[name] for name in ("success", "mean_steps", "spl")}
+        return self.progress["validation"]
+
+    def _is_best(self, validation: dict[str, Any]) -> bool:
+        rank = [validation["success"], -(validation["mean_steps"] or float("inf"))]
+        if self.progress["best"] is not None and rank <= self.progress["best"]:
+            return False
+        self.progress["best"] = rank
+        return True
+
+    def _metrics(self, validation: dict[str, Any] | None) -> dict[str, Any]:
+        now, shape = self.progress, self.net.shape()
+        recent = now["recent"]
+        return {
+            **{name: now[name] for name in ("round", "epoch", "steps", "episodes", "seconds")},
+            "success": float(np.mean([success for success, _ in recent])) if recent else None,
+            "spl": float(np.mean([spl for _, spl in recent])) if recent else None,
+            "depth": shape.depth,
+            "density": shape.density,
+            "frozen": list(shape.frozen),
+            "parameters": shape.parameters - shape.pruned,
+            "validation": validation,
+        }
+
+    def _about(self) -> dict[str, Any]:
+        """What a checkpoint says of itself."""
+        about = {name: getattr(self.config, name) for name in ("learner", "observation", "acting", "reward")}
+        about["progress"] = self.progress
+        if (average := getattr(self.learner, "average", None)) is not None:
+            about["average"] = torch.from_numpy(average)
+        return about
+
+    def _state(self) -> dict[str, torch.Tensor]:
+        return {f"learner/{name}": tensor for name, tensor in as_bytes(self.learner.state()).items()}
+
+
+def create_run(folder: Path, config: Config) -> Run:
+    """A new run folder for a configuration."""
+    config = config.resolved()
+    world = Scenario.of(config.scenario)
+    versions = {"gpf": _version("gpf-networks"), **{name: _version(name) for name in ("torch", "numpy", "numba")}}
+    return Run.create(
+        folder,
+        {
+            "task": "plume",
+            "config": dataclasses.asdict(config),
+            "world": json.loads(world.to_json()),
+            "versions": versions,
+        },
+    )
+
+
+def train(run: Run, threads: int | None = None, report: Report = lambda metrics: None) -> dict[str, Any]:
+    """Train to the end, from wherever the run is; returns, and writes, its result.
+
+    Ctrl-C ends the current round, saves, and raises `Interrupted`; a second one ends at once, and loses that round.
+    """
+    torch.set_num_threads(1)  # the networks are so small that a second thread only waits
+    training = Training(run, threads)
+    with _interruptible() as asked_to_stop:
+        while not training.over:
+            report(training.round())
+            if asked_to_stop.is_set() and not training.over:
+                raise Interrupted(f"saved; go on with: gpf train --resume {run.folder}")
+    return finish(run, threads)
+
+
+def finish(run: Run, threads: int | None = None) -> dict[str, Any]:
+    """Evaluate both checkpoints of a trained run on held-out episodes; write the result and the figures."""
+    from gpf.navigation.figures import evaluation_figure, save_figure, training_figure
+
+    config, world = read_run_config(run.folder)
+    results: dict[str, dict[str, Any]] = {}
+    for name in ("last", "best"):
+        results[name] = {}
+        for acting in ("greedy", "sampled") if config.learner == "policy-gradient" else ("greedy",):
+            navigator = load_navigator(run.folder, name, acting)
+            held_out = evaluate_held_out(navigator, EPISODES, threads, paths=PATHS)
+            results[name][acting] = held_out.summary()
+            if name == "last" and acting == config.acting:
+                shape, progress = navigator.net.shape(), navigator.net.extra["progress"]
+                shown = held_out
+    summary = results["last"][vars(config)["acting"]]
+    result = {
+        "run": str(run.folder),
+        **{key: summary[key] for key in ("success", "low", "high", "mean_steps", "spl", "episodes")},
+        "acting": config.acting,
+        "depth": shape.depth,
+        "density": shape.density,
+        "frozen": list(shape.frozen),
+        "parameters": shape.parameters - shape.pruned,
+        "steps": progress["steps"],
+        "seconds": progress["seconds"],
+        "checkpoints": results,
+    }
+    rate = f"{summary['success']:.2%} [{summary['low']:.2%}, {summary['high']:.2%}] of {EPISODES:,} held-out episodes"
+    title = f"{run.folder.name}, last checkpoint, {config.acting}: {rate}"
+    save_figure(evaluation_figure(shown, title), run.folder / "figures" / "trajectories.png")
+    save_figure(training_figure(run.folder), run.folder / "figures" / "training.png")
+    write_json(run.folder / "result.json", result)
+    return result
+
+
+def evaluate_held_out(
+    navigator: Navigator, episodes: int, threads: int | None = None, *, block: int | None = None, paths: int = 0
+) -> Evaluation:
+    """A navigator in episodes that nothing was chosen on: by default, those of its own seed's block."""
+    chosen = navigator.config.seed if block is None else block
+    first_seed = HELD_OUT + chosen * BLOCK
+    return evaluate(navigator.policy, navigator.scenario, episodes, first_seed, threads=threads, paths=paths)
+
+
+@contextmanager
+def _interruptible() -> Iterator[threading.Event]:
+    """While it lasts, the first Ctrl-C only sets the event; the second is as ever."""
+    asked = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield asked
+        return
+
+    def ask(signum: int, frame: object) -> None:
+        asked.set()
+        signal.signal(signal.SIGINT, before)
+
+    before = signal.signal(signal.SIGINT, ask)
+    try:
+        yield asked
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _version(package: str) -> str:
+    return importlib.metadata.version(package)
