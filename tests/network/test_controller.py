@@ -764,9 +764,9 @@ def test_a_layer_on_trial_that_does_not_pay_is_taken_out_again():
     assert net.events[-1].reason == "best 0.92 since the growth against 1 before it"
     assert net.depth == 1
     assert all(torch.equal(value, first[name]) for name, value in net.model.state_dict().items())
-    for metric in (1.0, 1.0, 1.0):  # it is tried again when patience has passed
-        net.end_epoch(metric)
-    assert kinds(net)[2:] == [(8, "grown")]
+    for _ in range(30):  # it is tried again, and again, after twice and four times the patience
+        net.end_epoch(1.0)
+    assert kinds(net)[2:5] == [(10, "grown"), (13, "undone"), (21, "grown")]
 
 
 def test_a_layer_on_trial_that_pays_stays_and_no_other_comes_meanwhile():

@@ -182,7 +182,8 @@ class GrowPruneFreeze:
         events: list[Event] = []
         if self.before_growth is not None and ending_trial:
             if plateau.trial_failed(rules):
-                return [self.undo()]
+                failures = 1 + sum(isinstance(event, Undone) for event in self.events)
+                return [self.undo(hold=(rules.grow_patience or 0) * 2**failures)]
             if not rules.grow_undoable:
                 self.before_growth = None
         if new is not None and plateau.before is not None:

@@ -30,7 +30,8 @@ class Rules:
     """How a new layer starts: `identity` (the function survives), `kaiming`, `copy` of the last one, or as `built`."""
     grow_trial: int | None = None
     """Epochs within which a new layer must have improved the metric by `grow_threshold`, or it is taken out again and
-    the network goes back to where it was before; None keeps every layer."""
+    the network goes back to where it was before it; None keeps every layer. Each failure doubles the time until the
+    next trial."""
     grow_undoable: bool = False
     """Whether `undo` can take back the last growth; keeps a copy of model and optimizer from before it."""
     max_depth: int | None = None

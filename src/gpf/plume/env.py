@@ -8,6 +8,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from gpf.plume.memory import Memory
 from gpf.plume.observations import observation_space
 from gpf.plume.rewards import TERMS
 from gpf.plume.scenario import ACTIONS, Scenario
@@ -34,6 +35,7 @@ class PlumeEnv(gymnasium.Env[NDArray[Any], np.int64]):
     - `onehot`: the same three as 22 zeros and ones.
     - `raw`: left and right reading, wind speed (m/s), direction that the wind blows to, heading (rad, in [-pi, pi),
       counter-clockwise from +x).
+    - `memory`: 20 numbers made of the raw observations so far, see `gpf.plume.memory`.
 
     ## Reward
     The sum of five terms: time, success, whiff, blank and shaping; `info["reward_terms"]` has each.
@@ -48,7 +50,7 @@ class PlumeEnv(gymnasium.Env[NDArray[Any], np.int64]):
 
     Args:
         scenario: A preset (`paper`, `reference`), a path to a JSON file, a dictionary of fields, or a `Scenario`.
-        observation: `tokens`, `onehot` or `raw`.
+        observation: `tokens`, `onehot`, `raw` or `memory`.
         render_mode: None, `rgb_array`, or `human` for a window.
     """
 
@@ -67,6 +69,7 @@ class PlumeEnv(gymnasium.Env[NDArray[Any], np.int64]):
         self.observation_space = observation_space(observation, self.world)
         self.action_space = spaces.Discrete(len(ACTIONS))
         self._actions = np.zeros(1, np.int64)
+        self._memory = Memory(self.world.rows)
         self._running = False
         self._path: list[tuple[float, float]] = []
         self._window: Any = None
@@ -82,6 +85,7 @@ class PlumeEnv(gymnasium.Env[NDArray[Any], np.int64]):
         elif not self.world.streams.any():
             self.world.seed([int(self.np_random.integers(2**63))])
         self.world.begin()
+        self._memory.forget()
         self._running = True
         self._path.clear()
         self._show()
@@ -123,6 +127,8 @@ class PlumeEnv(gymnasium.Env[NDArray[Any], np.int64]):
             return self.world.tokens[0].copy()
         if self.observation == "raw":
             return self.world.raw[0].copy()
+        if self.observation == "memory":
+            return self._memory.update(self.world.raw)[0].copy()
         vector = np.zeros(ONEHOT_SIZE, np.float32)
         vector[self.world.tokens[0] + _FIRST_OF_STREAM] = 1.0
         return vector

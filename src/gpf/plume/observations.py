@@ -5,11 +5,13 @@ import math
 import numpy as np
 from gymnasium import spaces
 
+from gpf.plume.memory import MEMORY_SIZE
 from gpf.plume.tokens import OBSERVATION_SIZES, ONEHOT_SIZE
 from gpf.plume.world import FASTEST_WIND, World
 
-OBSERVATIONS = ("tokens", "onehot", "raw")
-"""`tokens`: left level, right level, wind octant. `onehot`: the same as 22 zeros and ones. `raw`: see `world.RAW`."""
+OBSERVATIONS = ("tokens", "onehot", "raw", "memory")
+"""`tokens`: left level, right level, wind octant. `onehot`: the same as 22 zeros and ones. `raw`: see `world.RAW`.
+`memory`: 20 features of the recent past, see `memory.FEATURES`."""
 
 
 def observation_space(kind: str, world: World) -> spaces.Space:
@@ -23,4 +25,6 @@ def observation_space(kind: str, world: World) -> spaces.Space:
         low = np.array([0.0, 0.0, 0.0, -math.pi, -math.pi], np.float32)
         high = np.array([saturation, saturation, FASTEST_WIND, math.pi, math.pi], np.float32)
         return spaces.Box(low, high, dtype=np.float32)
+    if kind == "memory":
+        return spaces.Box(-np.inf, np.inf, (MEMORY_SIZE,), np.float32)
     raise ValueError(f"observation: {kind!r}; accepted: {', '.join(OBSERVATIONS)}")

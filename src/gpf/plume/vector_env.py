@@ -11,6 +11,7 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from gpf.plume.env import PlumeEnv, check_render_mode, checked_seed
+from gpf.plume.memory import Memory
 from gpf.plume.observations import observation_space
 from gpf.plume.rewards import TERMS
 from gpf.plume.scenario import ACTIONS, Scenario
@@ -31,7 +32,7 @@ class PlumeVectorEnv(VectorEnv[NDArray[Any], NDArray[np.int64], NDArray[Any]]):
     Args:
         num_envs: Number of lanes.
         scenario: As for `PlumeEnv`, or a sequence with one for each lane.
-        observation: `tokens`, `onehot` or `raw`.
+        observation: `tokens`, `onehot`, `raw` or `memory`.
         autoreset_mode: `NextStep` (default), `SameStep` or `Disabled`, as Gymnasium defines them. With `Disabled`,
             finished lanes begin anew by `reset(options={"reset_mask": mask})`.
         render_mode: None or `rgb_array`.
@@ -72,6 +73,7 @@ class PlumeVectorEnv(VectorEnv[NDArray[Any], NDArray[np.int64], NDArray[Any]]):
         self.single_action_space = spaces.Discrete(len(ACTIONS))
         self.action_space = batch_space(self.single_action_space, self.num_envs)
         self._onehot = np.zeros((self.num_envs, ONEHOT_SIZE), np.float32)
+        self._memory = Memory(self.world.rows)
         self._begun = False
         self._everywhere = np.ones(self.num_envs, np.bool_)
         self._everywhere.setflags(write=False)  # it is handed out in infos
@@ -82,7 +84,9 @@ class PlumeVectorEnv(VectorEnv[NDArray[Any], NDArray[np.int64], NDArray[Any]]):
     def _adopt(self, buffers: dict[str, NDArray[Any]]) -> None:
         """Write to the caller's arrays from now on; refuse those that do not fit."""
         names = {
-            "observations": {"tokens": "tokens", "raw": "raw", "onehot": "_onehot"}[self.observation],
+            "observations": {"tokens": "tokens", "raw": "raw", "onehot": "_onehot", "memory": "features"}[
+                self.observation
+            ],
             "rewards": "rewards",
             "terminations": "terminations",
             "truncations": "truncations",
@@ -90,7 +94,7 @@ class PlumeVectorEnv(VectorEnv[NDArray[Any], NDArray[np.int64], NDArray[Any]]):
         for name, array in buffers.items():
             if name not in names:
                 raise ValueError(f"buffers: unknown name {name!r}; accepted: {', '.join(names)}")
-            owner = self if names[name] == "_onehot" else self.world
+            owner: Any = {"_onehot": self, "features": self._memory}.get(names[name], self.world)
             own = getattr(owner, names[name])
             fits = isinstance(array, np.ndarray) and array.shape == own.shape and array.dtype == own.dtype
             if not fits or not (array.flags.c_contiguous and array.flags.writeable):
@@ -116,10 +120,11 @@ class PlumeVectorEnv(VectorEnv[NDArray[Any], NDArray[np.int64], NDArray[Any]]):
         if seeds is not None:
             self.world.seed([seeds[i] for i in indices], indices)
         self.world.begin(indices)
+        self._memory.forget(indices)
         self._begun = True
         if self.render_mode is not None:
             self._keep_paths(indices)
-        return self._observe(), self._infos(mask)
+        return self._observe(indices), self._infos(mask)
 
     def step(self, actions: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], Infos]:
         """Step every lane; what happens to finished ones is up to the autoreset mode."""
@@ -131,11 +136,13 @@ class PlumeVectorEnv(VectorEnv[NDArray[Any], NDArray[np.int64], NDArray[Any]]):
             lane = int(np.argmin(world.lanes["running"]))
             raise gymnasium.error.ResetNeeded(f"step: the episode of lane {lane} is over; reset it by reset_mask first")
         world.step(actions, restart=True)
-        ends = self._begin_anew() if self._mode is AutoresetMode.SAME_STEP else {}
+        self._memory.forget(np.flatnonzero(world.lanes["step"] == 0))
+        observations = self._observe()
+        ends = self._begin_anew(observations) if self._mode is AutoresetMode.SAME_STEP else {}
         if self.render_mode is not None:
             self._keep_paths(np.flatnonzero(world.lanes["step"] == 0))
         infos = {**ends, **self._infos(self._everywhere)}
-        return self._observe(), world.rewards, world.terminations, world.truncations, infos
+        return observations, world.rewards, world.terminations, world.truncations, infos
 
     def set_scenario(self, scenario: str | dict[str, Any] | Scenario, lanes: NDArray[np.int64] | None = None) -> None:
         """Let lanes (all, or those of these indices) live in another scenario from now on."""
@@ -156,10 +163,13 @@ class PlumeVectorEnv(VectorEnv[NDArray[Any], NDArray[np.int64], NDArray[Any]]):
 
         return tuple(draw(self.world, i, self._paths[i]) for i in range(self.num_envs))
 
-    def _observe(self) -> NDArray[Any]:
+    def _observe(self, begun: NDArray[np.int64] | None = None) -> NDArray[Any]:
+        """The observations of all lanes; memory takes note of those that have `begun`, or of all."""
         if self.observation == "onehot":
             onehot(self.world.tokens, self._onehot)
             return self._onehot
+        if self.observation == "memory":
+            return self._memory.update(self.world.raw, begun)
         return self.world.tokens if self.observation == "tokens" else self.world.raw
 
     def _infos(self, mask: NDArray[np.bool_]) -> Infos:
@@ -174,7 +184,7 @@ class PlumeVectorEnv(VectorEnv[NDArray[Any], NDArray[np.int64], NDArray[Any]]):
             "_reward_terms": mask,
         }
 
-    def _begin_anew(self) -> Infos:
+    def _begin_anew(self, observations: NDArray[Any]) -> Infos:
         """Begin an episode in the lanes that have just finished one; returns how that one ended, as copies."""
         world = self.world
         mask = world.terminations | world.truncations
@@ -182,12 +192,13 @@ class PlumeVectorEnv(VectorEnv[NDArray[Any], NDArray[np.int64], NDArray[Any]]):
             return {}
         finished = np.flatnonzero(mask)
         last = np.full(self.num_envs, None, dtype=object)
-        observations = self._observe()
         for i in finished:
             last[i] = observations[i].copy()
         info = _where(mask, self._infos(mask))
         outcome = [array[finished] for array in (world.rewards, world.terminations, world.truncations)]
         world.begin(finished)
+        self._memory.forget(finished)
+        self._observe(finished)  # into the same array
         world.rewards[finished], world.terminations[finished], world.truncations[finished] = outcome
         return {"final_obs": last, "_final_obs": mask, "final_info": info, "_final_info": mask}
 

@@ -141,7 +141,7 @@ class Training:
         if self.config.learner == "online":
             return float(self.progress["validation"]["success"]) if self.progress["validation"] else 0.0
         recent = self.progress["recent"]
-        return float(np.mean([spl for _, spl in recent])) if recent else 0.0
+        return float(np.mean([spl for _, spl in recent])) if len(recent) == RECENT else 0.0
 
     def _validate(self) -> dict[str, Any]:
         """How the navigator does on episodes that it does not learn from, but that choices may be made on."""

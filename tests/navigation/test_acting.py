@@ -1,0 +1,105 @@
+"""How a network acts."""
+
+import numpy as np
+import pytest
+import torch
+
+import gpf
+from gpf.navigation.acting import NetworkPolicy, expected, explore, greedy, kept_inputs, sample
+from gpf.navigation.evaluate import evaluate
+from gpf.navigation.flat import FlatNetwork
+from gpf.plume import Scenario
+from gpf.plume.env import PlumeEnv
+from gpf.plume.memory import NAMES
+from gpf.plume.rng import seed_streams
+
+pytestmark = pytest.mark.usefixtures("one_torch_thread")
+SHORT = Scenario.of({"preset": "reference", "max_steps": 60})
+
+
+def network(inputs, outputs=7, seed=0):
+    torch.manual_seed(seed)
+    return gpf.MLP(inputs, 16, outputs, 2)
+
+
+def test_sampled_actions_follow_the_softmax():
+    outputs = np.array([0.0, 1.0, -1.0, 2.0, 0.5, -30.0, 99.0], np.float32)  # the last is the value, no action's
+    stream = seed_streams([5])[0]
+    counts = np.bincount([sample(outputs, stream) for _ in range(20_000)], minlength=6)
+    wanted = torch.from_numpy(outputs[:6]).softmax(0).numpy()
+    np.testing.assert_allclose(counts / counts.sum(), wanted, atol=0.012)
+    assert counts[5] == 0
+
+
+def test_large_outputs_do_not_overflow():
+    outputs = np.array([3e38, -3e38, 0.0, 0.0, 0.0, 0.0], np.float32)
+    assert {sample(outputs, seed_streams([seed])[0]) for seed in range(20)} == {0}
+
+
+def test_a_share_of_the_actions_is_random():
+    outputs = np.array([0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 9.0], np.float32)
+    stream = seed_streams([6])[0]
+    counts = np.bincount([explore(outputs, 0.3, stream) for _ in range(20_000)], minlength=6) / 20_000
+    np.testing.assert_allclose(counts, [0.05, 0.75, 0.05, 0.05, 0.05, 0.05], atol=0.012)
+
+
+def test_values_of_policies_by_hand():
+    values = np.array([1.0, 5.0, 5.0, 0.0, -2.0, 3.0], np.float32)
+    assert greedy(values) == 1
+    assert expected(values, 0.0) == 5.0
+    assert expected(values, 0.3) == pytest.approx(0.7 * 5.0 + 0.3 * 12.0 / 6)
+
+
+@pytest.mark.parametrize(("observation", "inputs"), [("memory", 20), ("onehot", 22)])
+def test_a_greedy_policy_takes_the_networks_best_action_for_what_the_environment_shows(observation, inputs):
+    model = network(inputs)
+    policy = NetworkPolicy(FlatNetwork(model), observation, "greedy")
+    env, raw = PlumeEnv(SHORT, observation), PlumeEnv(SHORT, "raw")
+    for seed in range(3):
+        policy.begin([seed], SHORT)
+        seen, (sensed, _) = env.reset(seed=seed)[0], raw.reset(seed=seed)
+        action, over = np.zeros(1, np.int64), False
+        while not over:
+            policy.act(sensed[None], action)
+            outputs = model(torch.from_numpy(seen[None]))[0, :6].detach()
+            assert outputs[action[0]] >= outputs.max() - 1e-5
+            seen, _, terminated, truncated, _ = env.step(action[0])
+            sensed, *_ = raw.step(action[0])
+            over = terminated or truncated
+
+
+@pytest.mark.parametrize("acting", ["greedy", "sampled"])
+def test_what_happens_in_an_episode_does_not_depend_on_the_others(acting):
+    policy = NetworkPolicy(FlatNetwork(network(20)), "memory", acting)
+    together = evaluate(policy, SHORT, 30, 100, paths=30)
+    for k in (0, 7, 29):
+        alone = evaluate(policy, SHORT, 1, 100 + k, paths=1)
+        assert alone.steps[0] == together.steps[k]
+        np.testing.assert_array_equal(next(iter(alone.paths.values())), together.paths[k])
+
+
+def test_features_can_be_left_out():
+    keep = kept_inputs("memory", ("clock", "place of whiff"))
+    assert {NAMES[i] for i in np.flatnonzero(keep == 0.0)} == {"clock", "whiff_across", "whiff_upwind"}
+    model = network(20)
+    with torch.no_grad():
+        blind = network(20)
+        blind.layers[0].linear.weight[:, keep == 0.0] = 0.0
+    one = evaluate(
+        NetworkPolicy(FlatNetwork(model), "memory", "greedy", ("clock", "place of whiff")), SHORT, 20, paths=20
+    )
+    other = evaluate(NetworkPolicy(FlatNetwork(blind), "memory", "greedy"), SHORT, 20, paths=20)
+    for k in range(20):
+        np.testing.assert_array_equal(one.paths[k], other.paths[k])
+
+
+@pytest.mark.parametrize(
+    ("observation", "group", "message"),
+    [
+        ("memory", "colour", "without: 'colour'; accepted: readings, difference"),
+        ("onehot", "clock", "without: 'clock'; accepted: only with observation 'memory'"),
+    ],
+)
+def test_unknown_features_are_refused(observation, group, message):
+    with pytest.raises(ValueError, match=f"^{message}"):
+        kept_inputs(observation, (group,))

@@ -1,0 +1,171 @@
+"""Lambda-returns against a plain reference, and Expected SARSA against exact values."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import gpf
+from gpf.navigation.flat import FlatNetwork
+from gpf.navigation.parallel import ParallelLearner, Settings, lambda_returns
+from gpf.navigation.rollouts import Rollouts
+from gpf.plume import Scenario
+
+pytestmark = pytest.mark.usefixtures("one_torch_thread")
+
+
+def mean_value(values, exploration):
+    policy = np.full(6, exploration / 6)
+    policy[np.argmax(values)] += 1 - exploration
+    return policy @ values
+
+
+def plain_return(t, rewards, values, final, ends, bootstraps, discount, trace, exploration):
+    """The lambda-return from step t on: the mixture of n-step returns, term by term."""
+    n_step, discounted, weight, total = 0.0, 1.0, 1.0, 0.0
+    for k in range(t, len(rewards)):
+        n_step += discounted * rewards[k]
+        discounted *= discount
+        if ends[k]:
+            rest = mean_value(final[k], exploration) if bootstraps[k] else 0.0
+            return total + weight * (n_step + discounted * rest)
+        ahead = n_step + discounted * mean_value(values[k + 1], exploration)
+        if k == len(rewards) - 1:
+            return total + weight * ahead
+        total += weight * (1 - trace) * ahead
+        weight *= trace
+    raise AssertionError
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 1000), discount=st.floats(0, 1), trace=st.floats(0, 1), exploration=st.floats(0, 1),
+    often=st.sampled_from([0.0, 0.1, 0.5]),
+)  # fmt: skip
+def test_returns_equal_the_plain_reference(seed, discount, trace, exploration, often):
+    rng = np.random.default_rng(seed)
+    rewards = rng.normal(size=(12, 3)).astype(np.float32)
+    values, final = rng.normal(size=(13, 3, 6)).astype(np.float32), rng.normal(size=(12, 3, 6)).astype(np.float32)
+    ends = rng.random((12, 3)) < often
+    bootstraps = ends & (rng.random((12, 3)) < 0.5)
+    out = np.zeros((12, 3), np.float32)
+    lambda_returns(rewards, values, final, ends, bootstraps, discount, trace, exploration, out)
+    for i in range(3):
+        lane = (rewards[:, i], values[:, i], final[:, i], ends[:, i], bootstraps[:, i])
+        wanted = [plain_return(t, *lane, discount, trace, exploration) for t in range(12)]
+        np.testing.assert_allclose(out[:, i], wanted, atol=1e-4)
+
+
+LANES = 512
+REWARDS = np.array([[0, 1, 0, 0, 2, -1], [1, 0, 0, 3, 0, 0], [0, 0, -2, 0, 1, 0], [5, 0, 0, 1, 0, 0]], float)
+FOLLOWING = np.array([[1, 2, 3, 0, 1, 2], [2, 3, 0, 1, 2, 3], [3, 0, 1, 2, 3, 0], [-1, 1, 2, 0, -1, 3]])  # -1: the end
+
+
+def exact_values(discount, exploration, q_learning):
+    """Action values of four states by repeating the Bellman equation until nothing moves."""
+    values = np.zeros((4, 6))
+    for _ in range(2000):
+        ahead = [mean_value(values[s], 0.0 if q_learning else exploration) for s in range(4)] + [0.0]
+        values = REWARDS + discount * np.array(ahead)[FOLLOWING]
+    return values
+
+
+@pytest.mark.parametrize(("q_learning", "trace"), [(False, 0.0), (False, 0.9), (True, 0.0)])
+def test_it_finds_the_exact_values_of_a_small_problem(q_learning, trace):
+    """Four states, six actions, learnt as a table by the returns that the learner uses.
+
+    Q-learning only with one-step targets: further ahead lie random actions, of which its values want to know nothing.
+    """
+    rng, exploration, discount = np.random.default_rng(0), 0.3, 0.9
+    table, state = np.zeros((4, 6), np.float32), np.zeros(LANES, int)
+    horizon = 8
+    for sweep in range(1500):
+        values, final = np.zeros((horizon + 1, LANES, 6), np.float32), np.zeros((horizon, LANES, 6), np.float32)
+        rewards, ends = np.zeros((horizon, LANES), np.float32), np.zeros((horizon, LANES), bool)
+        states, actions = np.zeros((horizon, LANES), int), np.zeros((horizon, LANES), int)
+        for t in range(horizon):
+            values[t], states[t] = table[state], state
+            actions[t] = np.where(rng.random(LANES) < exploration, rng.integers(0, 6, LANES), table[state].argmax(1))
+            rewards[t], state = REWARDS[state, actions[t]], FOLLOWING[state, actions[t]]
+            ends[t] = state < 0
+            state = np.where(ends[t], rng.integers(0, 4, LANES), state)
+        values[horizon] = table[state]
+        returns = np.zeros((horizon, LANES), np.float32)
+        lambda_returns(
+            rewards,
+            values,
+            final,
+            ends,
+            np.zeros_like(ends),
+            discount,
+            trace,
+            0.0 if q_learning else exploration,
+            returns,
+        )
+        counts, sums = np.zeros((4, 6)), np.zeros((4, 6))
+        np.add.at(counts, (states, actions), 1.0)
+        np.add.at(sums, (states, actions), returns)
+        seen = counts > 0
+        table[seen] += 1.0 / (1.0 + sweep / 50) * (sums[seen] / counts[seen] - table[seen])
+    np.testing.assert_allclose(table, exact_values(discount, exploration, q_learning), rtol=0.02, atol=0.05)
+
+
+def learner(observation="onehot", **settings_):
+    torch.manual_seed(1)
+    model = gpf.MLP(22 if observation == "onehot" else 20, 16, 6, layer_norm=True)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)
+    scenario = Scenario.of({"preset": "reference", "max_steps": 50}).rewarded("search", 0.99, 0.4)
+    made = Rollouts(8, 16, scenario, observation, 6, seed=2, threads=1)
+    return ParallelLearner(model, optimizer, made, Settings(minibatch=64, **settings_))
+
+
+@pytest.mark.parametrize("observation", ["onehot", "memory"])
+def test_the_same_seed_gives_the_same_run_bit_for_bit(observation):
+    runs = [learner(observation) for _ in range(2)]
+    for one in runs:
+        torch.manual_seed(9)
+        for k in range(4):
+            one.epoch(k / 4)
+    for mine, theirs in zip(*(one.model.parameters() for one in runs), strict=True):
+        assert torch.equal(mine, theirs)
+
+
+def test_learning_brings_values_closer_to_their_returns():
+    one = learner(passes=30, gradient_clip=10.0)
+    one.rollouts.collect(one.network, 0.5)
+    before = one.rollouts.outputs.copy()
+    one.learn(0.5)
+    inputs = torch.from_numpy(one.rollouts.inputs[:-1])
+    actions = torch.from_numpy(one.rollouts.actions)[..., None]
+    chosen = [torch.as_tensor(v).gather(2, actions)[..., 0] for v in (before[:-1], one.model(inputs).detach())]
+    errors = [float((c - torch.from_numpy(one.returns)).square().mean()) for c in chosen]
+    assert errors[1] < 0.7 * errors[0]
+
+
+def test_the_average_is_that_of_the_weights_after_each_rollout():
+    one = learner(averaging=0.9)
+    average = one.network.values.copy()
+    for k in range(5):
+        one.epoch(k / 5)
+        average = 0.9 * average + 0.1 * one.network.values
+    np.testing.assert_allclose(one.average, average, rtol=1e-4, atol=1e-6)
+    one.rebind()
+    np.testing.assert_array_equal(one.average, one.network.values)
+
+
+def test_exploration_and_learning_rate_fall():
+    one, seen = learner(exploration_end=0.1), []
+    one.rollouts.collect = lambda network, exploration: seen.append(exploration)
+    one.learn = lambda exploration: None
+    for progress in (0.0, 0.25, 0.5, 0.9):
+        one.epoch(progress)
+        assert one.optimizer.param_groups[0]["lr"] == pytest.approx(1e-3 * (1 - progress))
+    assert seen == pytest.approx([1.0, 0.55, 0.1, 0.1])
+
+
+def test_flat_and_torch_share_memory_while_learning():
+    one = learner()
+    one.epoch(0.0)
+    fresh = FlatNetwork(one.model)
+    np.testing.assert_array_equal(fresh.values, one.network.values)

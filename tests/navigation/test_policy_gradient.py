@@ -1,0 +1,115 @@
+"""PPO: its advantages against stable-baselines3's, its loss against derivatives by hand."""
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from stable_baselines3.common.buffers import RolloutBuffer
+
+import gpf
+from gpf.navigation.policy_gradient import PolicyGradientLearner, Settings, generalized_advantages
+from gpf.navigation.rollouts import Rollouts
+from gpf.plume import Scenario
+
+pytestmark = pytest.mark.usefixtures("one_torch_thread")
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_advantages_equal_those_of_stable_baselines3(seed):
+    """There, as here, an episode that ran out of time gets the value of its last state added to its last reward."""
+    rng = np.random.default_rng(seed)
+    steps, lanes, discount, trace = 20, 4, 0.97, 0.9
+    rewards = rng.normal(size=(steps, lanes)).astype(np.float32)
+    values = rng.normal(size=(steps + 1, lanes)).astype(np.float32)
+    final = rng.normal(size=(steps, lanes)).astype(np.float32)
+    ends = rng.random((steps, lanes)) < 0.15
+    bootstraps = ends & (rng.random((steps, lanes)) < 0.5)
+    mine = np.zeros((steps, lanes), np.float32)
+    generalized_advantages(rewards, values, final, ends, bootstraps, discount, trace, mine)
+
+    buffer = RolloutBuffer(
+        steps, spaces.Box(-1, 1, (1,)), spaces.Discrete(6), gae_lambda=trace, gamma=discount, n_envs=lanes
+    )
+    starts = np.vstack([np.zeros((1, lanes)), ends[:-1]])
+    for t in range(steps):
+        paid = rewards[t] + discount * np.where(bootstraps[t], final[t], 0.0)
+        buffer.add(
+            np.zeros((lanes, 1)), np.zeros(lanes), paid, starts[t], torch.from_numpy(values[t]), torch.zeros(lanes)
+        )
+    buffer.compute_returns_and_advantage(torch.from_numpy(values[-1]), ends[-1].astype(float))
+    np.testing.assert_allclose(mine, buffer.advantages, atol=1e-5)
+
+
+def learner(observation="memory", **changes):
+    torch.manual_seed(1)
+    model = gpf.MLP(20 if observation == "memory" else 22, 16, 7, 2)
+    PolicyGradientLearner.prepare(model)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)
+    scenario = Scenario.of({"preset": "reference", "max_steps": 50}).rewarded("search", 0.99)
+    made = Rollouts(8, 16, scenario, observation, 7, seed=2, threads=1)
+    return PolicyGradientLearner(model, optimizer, made, Settings(minibatch=64, **changes))
+
+
+def loss_inputs(one, count=50):
+    torch.manual_seed(3)
+    inputs, actions = torch.randn(count, 20), torch.randint(0, 6, (count, 1))
+    before = one.model(inputs)[:, :6].log_softmax(1).gather(1, actions)[:, 0].detach()
+    return inputs, actions, before, torch.randn(count), torch.randn(count)
+
+
+def test_at_first_the_gradient_is_the_policy_gradient():
+    """Before the policy has moved: minus the mean of (normalised) advantage times the gradient of log pi."""
+    one = learner(entropy=0.0, value_weight=0.0)
+    inputs, actions, before, advantages, returns = loss_inputs(one)
+    one._loss(inputs, actions, before, advantages, returns).backward()
+    mine = [p.grad.clone() for p in one.model.layers.parameters()]
+    one.model.zero_grad()
+    normalised = (advantages - advantages.mean()) / advantages.std()
+    log_policy = one.model(inputs)[:, :6].log_softmax(1).gather(1, actions)[:, 0]
+    (-(normalised * log_policy).mean()).backward()
+    for gradient, parameter in zip(mine, one.model.layers.parameters(), strict=True):
+        torch.testing.assert_close(gradient, parameter.grad, rtol=1e-4, atol=1e-7)
+
+
+def test_what_has_moved_too_far_in_its_own_favour_pushes_no_more():
+    """Ratio 1 + clip passed where the advantage is positive, 1 - clip where it is negative: no gradient from there."""
+    one = learner(entropy=0.0, value_weight=0.0, clip=0.2)
+    inputs, actions, before, _, returns = loss_inputs(one)
+    advantages = torch.tensor([1.0, -1.0]).repeat(25)
+    moved = before - torch.tensor([0.3, -0.3]).repeat(25)  # ratios of e^0.3 where good, e^-0.3 where bad
+    one._loss(inputs, actions, moved, advantages, returns).backward()
+    assert all(float(p.grad.abs().max()) < 1e-8 for p in one.model.layers.parameters())
+    one.model.zero_grad()
+    back = before + torch.tensor([0.3, -0.3]).repeat(25)  # moved the wrong way: it is pushed back
+    one._loss(inputs, actions, back, advantages, returns).backward()
+    assert any(float(p.grad.abs().max()) > 1e-6 for p in one.model.layers.parameters())
+
+
+def test_value_and_entropy_have_their_weights():
+    one = learner()
+    inputs, actions, before, advantages, returns = loss_inputs(one)
+    outputs = one.model(inputs)
+    policy = outputs[:, :6].softmax(1)
+    wanted = (
+        0.05 * (outputs[:, 6] - returns).pow(2).mean()
+        - 0.005 * torch.distributions.Categorical(policy).entropy().mean()
+    )
+    ours = one._loss(inputs, actions, before, advantages, returns)  # the gain is the mean of normalised advantages: 0
+    torch.testing.assert_close(ours, wanted, atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("observation", ["memory", "onehot"])
+def test_the_same_seed_gives_the_same_run_bit_for_bit(observation):
+    runs = [learner(observation) for _ in range(2)]
+    for one in runs:
+        torch.manual_seed(9)
+        for k in range(4):
+            one.epoch(k / 4)
+    for mine, theirs in zip(*(one.model.parameters() for one in runs), strict=True):
+        assert torch.equal(mine, theirs)
+
+
+def test_the_policy_is_nearly_uniform_at_first():
+    one = learner()
+    policy = one.model(torch.randn(200, 20))[:, :6].softmax(1)
+    assert float((policy - 1 / 6).abs().max()) < 0.05

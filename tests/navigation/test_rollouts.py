@@ -1,0 +1,116 @@
+"""Rollouts against a plain loop over the world, with torch for the network."""
+
+import numpy as np
+import pytest
+import torch
+
+import gpf
+from gpf.navigation.flat import FlatNetwork
+from gpf.navigation.rollouts import Rollouts, training_seeds
+from gpf.plume import Scenario
+from gpf.plume.memory import Memory
+from gpf.plume.tokens import onehot
+from gpf.plume.world import World
+
+pytestmark = pytest.mark.usefixtures("one_torch_thread")
+SHORT = Scenario.of({"preset": "reference", "max_steps": 25}).rewarded("search", 0.99)
+EASY = Scenario.of({"preset": "reference", "max_steps": 40, "start_distance_min": 0.6, "start_distance_max": 1.0})
+
+
+def model_of(observation, seed=0):
+    torch.manual_seed(seed)
+    return gpf.MLP(20 if observation == "memory" else 22, 16, 7, 2)
+
+
+def rollouts(observation="memory", scenario=SHORT, threads=1, lanes=6, horizon=30):
+    return Rollouts(lanes, horizon, scenario, observation, 7, seed=3, threads=threads)
+
+
+@pytest.mark.parametrize("observation", ["memory", "onehot"])
+@pytest.mark.parametrize("scenario", [SHORT, EASY], ids=["short", "easy"])
+def test_a_rollout_is_what_the_world_and_the_network_say(observation, scenario):
+    """The actions that were taken, repeated in a world of our own, lead to everything that was recorded."""
+    model, made = model_of(observation), rollouts(observation, scenario)
+    world = World(6, scenario, threads=1)
+    world.seed(training_seeds(3, 6))
+    world.begin()
+    memory, vector = Memory(world.rows), np.zeros((6, 22), np.float32)
+
+    def see(indices=None):
+        if observation == "memory":
+            return memory.update(world.raw, indices).copy()
+        onehot(world.tokens, vector)
+        return vector.copy()
+
+    seen, starts = see(), world.lanes["distance"].copy()
+    ended = 0
+    for _ in range(3):  # the next rollout begins where this one ends
+        episodes = made.collect(FlatNetwork(model))
+        expected_outcomes = []
+        for t in range(30):
+            np.testing.assert_array_equal(made.inputs[t], seen)
+            np.testing.assert_allclose(made.outputs[t], model(torch.from_numpy(seen)).detach(), atol=2e-5)
+            world.step(made.actions[t])
+            np.testing.assert_array_equal(made.rewards[t], world.rewards.astype(np.float32))
+            over = world.terminations | world.truncations
+            np.testing.assert_array_equal(made.ends[t], over)
+            np.testing.assert_array_equal(made.bootstraps[t], over & ~world.terminations)
+            last = see()
+            finished = np.flatnonzero(over)
+            if len(finished):
+                outputs = model(torch.from_numpy(last)).detach()
+                np.testing.assert_allclose(made.final[t][finished], outputs[finished], atol=2e-5)
+                for i in finished:
+                    steps, success = int(world.lanes["step"][i]), bool(world.successes[i])
+                    shortest = max(1, int(np.ceil((starts[i] - 0.5) / 0.05)))
+                    expected_outcomes.append((success, steps, success * min(shortest, steps) / steps))
+                world.begin(finished)
+                memory.forget(finished)
+                last = see(finished)
+                starts[finished] = world.lanes["distance"][finished]
+            seen = last
+        ended += len(expected_outcomes)
+        mine = zip(episodes.success, episodes.steps, episodes.spl, strict=True)
+        assert [tuple(one) for one in mine] == pytest.approx(expected_outcomes)
+    assert ended > 10
+    assert made.successes.any() == (scenario is EASY)
+
+
+def test_threads_change_nothing():
+    model = model_of("memory")
+    results = []
+    for threads in (1, 2, 5):
+        made = rollouts(threads=threads)
+        for _ in range(3):
+            made.collect(FlatNetwork(model))
+        results.append((made.inputs.copy(), made.outputs.copy(), made.actions.copy(), made.rewards.copy()))
+    for other in results[1:]:
+        for one, two in zip(results[0], other, strict=True):
+            np.testing.assert_array_equal(one, two)
+
+
+@pytest.mark.parametrize("observation", ["memory", "onehot"])
+def test_a_restored_state_goes_on_bit_for_bit(observation):
+    model = model_of(observation)
+    made, again = rollouts(observation), rollouts(observation)
+    made.collect(FlatNetwork(model))
+    state = {name: array.copy() for name, array in made.state().items()}
+    first = made.collect(FlatNetwork(model))
+    again.restore(state)
+    second = again.collect(FlatNetwork(model))
+    for name in ("inputs", "outputs", "actions", "rewards", "ends"):
+        np.testing.assert_array_equal(getattr(made, name), getattr(again, name))
+    np.testing.assert_array_equal(first.returns, second.returns)
+
+
+def test_returns_are_sums_of_rewards():
+    made = rollouts(horizon=60)
+    episodes = made.collect(FlatNetwork(model_of("memory")))
+    lane = 0
+    first = int(np.argmax(made.ends[:, lane]))
+    place = int(made.ends[:first].sum())  # episodes are in the order of time, then of lanes
+    assert episodes.returns[place] == pytest.approx(made.rewards[: first + 1, lane].sum(), abs=1e-4)
+
+
+def test_runs_of_different_seeds_share_no_episode():
+    assert not set(training_seeds(0, 1 << 16)) & set(training_seeds(1, 1 << 16))
