@@ -10,6 +10,7 @@ at the last checkpoint; lines beyond it are dropped, because they will be writte
 import fcntl
 import json
 import os
+import weakref
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,11 +27,13 @@ class Run:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._lock = (folder / ".lock").open("w")
+        lock = os.open(folder / ".lock", os.O_WRONLY | os.O_CREAT)
+        self.close = weakref.finalize(self, os.close, lock)
+        """Let other processes have the folder."""
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            self._lock.close()
+            self.close()
             raise RunError(f"run: {folder} is in use by another process; accepted: one that is not") from None
 
     @classmethod
@@ -71,10 +74,6 @@ class Run:
             if path.exists():
                 kept = [line for line in read_log(self.folder, log) if line["round"] <= last_round]
                 replace_text(path, "".join(json.dumps(line) + "\n" for line in kept))
-
-    def close(self) -> None:
-        """Let other processes have the folder."""
-        self._lock.close()
 
 
 def read_config(folder: Path) -> dict[str, Any]:

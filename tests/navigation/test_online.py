@@ -145,7 +145,7 @@ def torch_episode(net, world, chance, exploration, settings, observation):
         best = float(following.max())
         mean = best if settings.q_learning else (1 - exploration) * best + exploration * float(following.mean())
         target = world.rewards[0] + (0.0 if world.terminations[0] else settings.discount * mean)
-        torch_step(net, world.tokens[0], action, float(target), settings.clip, seen[0])
+        torch_step(net, world.tokens[0], action, float(target), settings.gradient_clip, seen[0])
         seen = then
         total += world.rewards[0]
     return total

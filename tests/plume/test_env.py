@@ -29,7 +29,7 @@ def test_the_three_observations_describe_the_same_world():
     envs = {kind: make(scenario="reference", observation=kind) for kind in OBSERVATIONS}
     now = {kind: env.reset(seed=11)[0] for kind, env in envs.items()}
     for step in range(300):
-        tokens, vector, raw = (now[kind] for kind in OBSERVATIONS)
+        tokens, vector, raw = (now[kind] for kind in ("tokens", "onehot", "raw"))
         assert tokens[0] == np.searchsorted(Scenario().level_edges, raw[0])
         assert list(np.flatnonzero(vector)) == [tokens[0], 7 + tokens[1], 14 + tokens[2]]
         assert -np.pi <= raw[3] <= np.pi
@@ -148,7 +148,7 @@ def test_a_step_without_a_running_episode_is_refused():
         ({"scenario": "nowhere"}, "scenario: unknown preset 'nowhere'; accepted: paper, reference"),
         ({"scenario": {"emission_rate": -5}}, "emission_rate: -5; accepted: at least 0"),
         ({"scenario": {"smell": 1}}, "scenario: unknown field 'smell'"),
-        ({"observation": "pixels"}, "observation: 'pixels'; accepted: tokens, onehot, raw"),
+        ({"observation": "pixels"}, "observation: 'pixels'; accepted: tokens, onehot, raw, memory"),
         ({"render_mode": "ascii"}, "render_mode: 'ascii'; accepted: None, human, rgb_array"),
     ],
 )

@@ -37,14 +37,14 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 
 RULES: dict[str, dict[str, Any]] = {
     "policy-gradient": {
-        "warmup": 20, "grow_patience": 20, "grow_threshold": 0.02, "grow_trial": 80, "max_depth": 3,
-        "weight_threshold": 0.1, "belief_increment": 0.01, "prune_patience": 40, "belief_threshold": 0.5,
-        "saliency": "magnitude", "saliency_threshold": 0.1, "freeze_patience": 40, "freeze_delta": 0.01,
+        "warmup": 40, "grow_patience": 10, "grow_threshold": 0.01, "max_depth": 3,
+        "weight_threshold": 0.1, "belief_increment": 0.01, "prune_patience": 60, "belief_threshold": 0.5,
+        "saliency": "magnitude", "saliency_threshold": 0.1, "freeze_patience": 30, "freeze_delta": 0.0015,
     },
     "parallel": {
-        "warmup": 100, "grow_patience": 100, "grow_threshold": 0.02, "grow_trial": 200, "max_depth": 2,
-        "weight_threshold": 0.1, "belief_increment": 0.01, "prune_patience": 50, "belief_threshold": 0.5,
-        "saliency": "magnitude", "saliency_threshold": 0.05, "freeze_patience": 40, "freeze_delta": 0.01,
+        "warmup": 100, "grow_patience": 50, "grow_threshold": 0.01, "max_depth": 2,
+        "weight_threshold": 0.1, "belief_increment": 0.01, "prune_patience": 60, "belief_threshold": 0.5,
+        "saliency": "magnitude", "saliency_threshold": 0.1, "freeze_patience": 30, "freeze_delta": 0.0015,
     },
     "online": {},
 }  # fmt: skip

@@ -33,7 +33,7 @@ class Settings:
     """How the values learn."""
 
     discount: float = 0.99
-    clip: float = 1.0
+    gradient_clip: float = 1.0
     """Greatest norm of the gradient; 0 for no clipping."""
     q_learning: bool = False
     """Whether the target takes the best next action (Q-learning) or the policy's mean (Expected SARSA)."""
@@ -274,7 +274,7 @@ class OnlineLearner:
             network.layers, network.values, network.first, network.second, network.keep, self._gradient,
             self._activations, self._deltas,
             exploration, 0.0 if settings.q_learning else exploration, self.optimizer.param_groups[0]["lr"],
-            settings.discount, settings.clip, self.betas[0], self.betas[1], self.epsilon, outcome,
+            settings.discount, settings.gradient_clip, self.betas[0], self.betas[1], self.epsilon, outcome,
         )  # fmt: skip
         network.write_steps()
         success, steps, spl, total = outcome[:, None]

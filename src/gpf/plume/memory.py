@@ -109,6 +109,34 @@ def _remember_lanes(indices, memories, strides, max_steps, raw, features):
         remember(memories[i], strides[i], max_steps[i], raw[i], features[i])
 
 
+def memory_bounds(rows: NDArray[Any], fastest_wind: float) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """The least and the greatest value of each feature, in worlds of these scenarios."""
+    low, high = np.full(MEMORY_SIZE, -1.0, np.float32), np.full(MEMORY_SIZE, 1.0, np.float32)
+    reading = math.log1p(float(max(rows["sensor_saturation"])) / 3e-3) / 4.0
+    walk = float(max(rows["stride"] * rows["max_steps"]))
+    extents = {"left": reading, "right": reading, "wind_speed": fastest_wind}
+    extents |= dict.fromkeys(FEATURES["place of whiff"], walk / 3.0)
+    extents |= dict.fromkeys(FEATURES["place of start"], walk / 5.0)
+    for name, extent in extents.items():
+        high[NAMES.index(name)] = extent
+        low[NAMES.index(name)] = -extent
+    for name in (
+        "left",
+        "right",
+        "whiff",
+        "whiff_rate",
+        "since_10",
+        "since_50",
+        "since_200",
+        "met",
+        "wind_speed",
+        "clock",
+    ):
+        low[NAMES.index(name)] = 0.0
+    slack = np.float32(1e-5)  # sines and cosines round
+    return low - slack, high + slack
+
+
 class Memory:
     """The memories of many lanes.
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 from gymnasium import spaces
 
-from gpf.plume.memory import MEMORY_SIZE
+from gpf.plume.memory import memory_bounds
 from gpf.plume.tokens import OBSERVATION_SIZES, ONEHOT_SIZE
 from gpf.plume.world import FASTEST_WIND, World
 
@@ -26,5 +26,6 @@ def observation_space(kind: str, world: World) -> spaces.Space:
         high = np.array([saturation, saturation, FASTEST_WIND, math.pi, math.pi], np.float32)
         return spaces.Box(low, high, dtype=np.float32)
     if kind == "memory":
-        return spaces.Box(-np.inf, np.inf, (MEMORY_SIZE,), np.float32)
+        low, high = memory_bounds(world.rows, FASTEST_WIND)
+        return spaces.Box(low, high, dtype=np.float32)
     raise ValueError(f"observation: {kind!r}; accepted: {', '.join(OBSERVATIONS)}")

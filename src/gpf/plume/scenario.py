@@ -207,14 +207,15 @@ class Scenario:
         ever: at its discount of 0.99 that is worth 1 / (1 - 0.99) = 100, as much as the source. In `search` loitering
         is worth `loitering` times the source whatever the discount, by default nothing. It does not punish blanks,
         which a search cannot avoid, shapes by distance with the learner's own discount, so that the best policy is the
-        one without shaping, and lets an episode that runs out of time go on in the value of its last state.
+        one without shaping, and lets an episode that runs out of time go on in the value of its last state. Such
+        shaping pays (1 - discount) d for a step that keeps its distance d; time costs more than that within 10 m.
         """
         if not 0.0 <= loitering < 1.0:
             raise ValueError(f"loitering: {loitering}; accepted: at least 0, below 1, the worth of the source")
         if reward == "search":
             success = 10.0
             changes: dict[str, Any] = {
-                "reward_time": -0.01,
+                "reward_time": -0.02,
                 "reward_success": success,
                 "reward_whiff": loitering * success * (1.0 - discount),
                 "reward_blank": 0.0,

@@ -1,0 +1,98 @@
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from gpf.runs import Run, RunError, next_folder, read_config, read_log, replace_text, write_json
+
+
+def run_in(folder):
+    return Run.create(folder / "run", {"a": 1})
+
+
+def test_lines_are_appended_and_read_back(tmp_path):
+    run = run_in(tmp_path)
+    run.append("metrics", [{"round": 1, "success": 0.5}])
+    run.append("metrics", [{"round": 2, "success": None}, {"round": 3, "success": 1.0}])
+    assert [line["round"] for line in read_log(run.folder, "metrics")] == [1, 2, 3]
+    assert read_log(run.folder, "events") == []
+    assert run.config == {"a": 1}
+
+
+def test_a_line_that_a_killed_process_left_unfinished_is_dropped(tmp_path):
+    run = run_in(tmp_path)
+    run.append("events", [{"round": 1}, {"round": 2}])
+    with (run.folder / "events.jsonl").open("a") as file:
+        file.write('{"round": 3, "ki')
+    assert [line["round"] for line in read_log(run.folder, "events")] == [1, 2]
+    run.drop_after(1)
+    run.append("events", [{"round": 2}])
+    assert (run.folder / "events.jsonl").read_text() == '{"round": 1}\n{"round": 2}\n'
+
+
+def test_a_damaged_line_in_the_middle_is_an_error(tmp_path):
+    run = run_in(tmp_path)
+    (run.folder / "metrics.jsonl").write_text('{"round": 1}\n{"rou\n{"round": 3}\n')
+    with pytest.raises(RunError, match="^run: .*metrics.jsonl is damaged"):
+        read_log(run.folder, "metrics")
+    (run.folder / "metrics.jsonl").write_text('{"success": 1}\n')
+    with pytest.raises(RunError, match="a line without its round"):
+        read_log(run.folder, "metrics")
+
+
+def test_a_folder_is_never_overwritten(tmp_path):
+    run = run_in(tmp_path)
+    run.close()
+    with pytest.raises(RunError, match=r"^run: .*run exists; accepted: a new folder, or --resume"):
+        run_in(tmp_path)
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(RunError, match=r"^run: .*file exists"):
+        Run.create(tmp_path / "file", {})
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_two_processes_cannot_write_to_one_run(tmp_path):
+    run = run_in(tmp_path)
+    code = f"from gpf.runs import Run; from pathlib import Path; Run.open(Path({str(run.folder)!r}))"
+    taken = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "is in use by another process" in taken.stderr
+    run.close()
+    free = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert free.returncode == 0, free.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (None, "run: no config.json in .*; accepted: a folder that gpf train wrote"),
+        ("{", "run: .*config.json is damaged"),
+        ("[1]", "run: .*config.json is damaged"),
+    ],
+)
+def test_folders_that_are_no_runs_are_refused(text, message, tmp_path):
+    if text is not None:
+        (tmp_path / "config.json").write_text(text)
+    for use in (read_config, Run.open):
+        with pytest.raises(RunError, match=f"^{message}"):
+            use(tmp_path)
+
+
+def test_a_file_that_cannot_be_written_leaves_the_old_one(tmp_path, monkeypatch):
+    write_json(tmp_path / "result.json", {"old": 1})
+
+    def full(_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        replace_text(tmp_path / "result.json", "new")
+    assert json.loads((tmp_path / "result.json").read_text()) == {"old": 1}
+    assert [path.name for path in tmp_path.iterdir()] == ["result.json"]
+
+
+def test_names_of_new_runs_count_up(tmp_path):
+    (tmp_path / "plume-1").mkdir()
+    (tmp_path / "plume-2").mkdir()
+    assert next_folder(tmp_path, "plume").name == "plume-3"
