@@ -20,9 +20,9 @@ import numpy as np
 import torch
 
 import gpf
-from gpf.navigation.online import OnlineLearner, Update, adam, backward, forward
+from gpf.navigation.online import OnlineLearner, Settings, adam, backward, forward_tokens
 from gpf.plume.kernels import kernel
-from gpf.plume.world import World
+from gpf.plume.scenario import Scenario
 
 SECONDS = 1.0
 """Least duration of one measurement."""
@@ -76,14 +76,14 @@ def online_contestant(depth: int) -> Callable[[], int]:
     """Our learner; a run is an episode."""
     learner = make_learner(depth)
     learner.episode(1.0)
-    return lambda: learner.episode(1.0)[2]
+    return lambda: int(learner.episode(1.0).steps[0])
 
 
 def make_learner(depth: int) -> OnlineLearner:
     torch.manual_seed(0)
     model = gpf.MLP(22, 64, 6, depth)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
-    return OnlineLearner(model, optimizer, World(1, "reference", threads=1), Update(), seed=0)
+    return OnlineLearner(model, optimizer, Scenario.preset("reference"), Settings(), seed=0)
 
 
 def authors_contestant(path: Path, depth: int) -> Callable[[], int]:
@@ -123,7 +123,7 @@ def authors_contestant(path: Path, depth: int) -> Callable[[], int]:
 @kernel
 def _forwards(times, layers, values, tokens, activations):
     for _ in range(times):
-        forward(layers, values, tokens, activations)
+        forward_tokens(layers, values, True, tokens, activations)
 
 
 @kernel
@@ -135,20 +135,24 @@ def _backwards(times, layers, values, activations, deltas):
 @kernel
 def _adams(times, layers, values, first, second, keep, tokens, activations, deltas, gradient):
     for _ in range(times):
-        adam(layers, values, first, second, keep, tokens, activations, deltas, gradient, 1e-9, 0.9, 0.999, 1e-8, 1.0)
+        adam(
+            layers, values, first, second, keep, True, tokens, activations, deltas, gradient,
+            1e-9, 0.9, 0.999, 1e-8, 1.0,
+        )  # fmt: skip
 
 
 def print_breakdown(depth: int, whole: float) -> None:
     """Time the parts of an update on their own."""
     n = make_learner(depth).network
+    (activations, deltas), gradient = n.activations(2), np.zeros_like(n.values)
     tokens = np.array([1, 2, 3])
     parts = {
-        "two forward passes": (2, _forwards, (n.layers, n.values, tokens, n.scratch[0])),
-        "backward pass": (1, _backwards, (n.layers, n.values, *n.scratch)),
+        "two forward passes": (2, _forwards, (n.layers, n.values, tokens, activations)),
+        "backward pass": (1, _backwards, (n.layers, n.values, activations, deltas)),
         "Adam with clipping": (
             1,
             _adams,
-            (n.layers, n.values, n.first, n.second, n.keep, tokens, *n.scratch, n.gradient),
+            (n.layers, n.values, n.first, n.second, n.keep, tokens, activations, deltas, gradient),
         ),
     }
     rest = whole

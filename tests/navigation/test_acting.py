@@ -60,7 +60,7 @@ def test_a_greedy_policy_takes_the_networks_best_action_for_what_the_environment
         seen, (sensed, _) = env.reset(seed=seed)[0], raw.reset(seed=seed)
         action, over = np.zeros(1, np.int64), False
         while not over:
-            policy.act(sensed[None], action)
+            policy.act(sensed[None], np.arange(1), action)
             outputs = model(torch.from_numpy(seen[None]))[0, :6].detach()
             assert outputs[action[0]] >= outputs.max() - 1e-5
             seen, _, terminated, truncated, _ = env.step(action[0])

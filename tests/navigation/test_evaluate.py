@@ -50,7 +50,7 @@ def test_an_episode_is_that_of_the_single_environment_with_its_seed():
         action = np.zeros(1, np.int64)
         steps, over = 0, False
         while not over:
-            policy.act(observation[None], action)
+            policy.act(observation[None], np.arange(1), action)
             observation, _, terminated, truncated, info = env.step(int(action[0]))
             steps, over = steps + 1, terminated or truncated
         assert (steps, info["success"]) == (result.steps[k], result.success[k])

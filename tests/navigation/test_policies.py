@@ -31,7 +31,7 @@ def choices(policy, observations):
     action = np.zeros(1, np.int64)
     chosen = []
     for observation in observations:
-        policy.act(observation, action)
+        policy.act(observation, np.arange(1), action)
         chosen.append(int(action[0]))
     return chosen
 
@@ -42,7 +42,7 @@ def test_random_actions_are_uniform_and_belong_to_the_episode():
     actions = np.zeros(2000, np.int64)
     history = []
     for _ in range(30):
-        policy.act(np.zeros((2000, 5), np.float32), actions)
+        policy.act(np.zeros((2000, 5), np.float32), np.arange(2000), actions)
         history.append(actions.copy())
     counts = np.bincount(np.concatenate(history), minlength=6)
     assert len(counts) == 6
@@ -50,7 +50,7 @@ def test_random_actions_are_uniform_and_belong_to_the_episode():
     policy.begin([1999], SCENARIO)
     alone = np.zeros(1, np.int64)
     for step in history:
-        policy.act(np.zeros((1, 5), np.float32), alone)
+        policy.act(np.zeros((1, 5), np.float32), np.arange(1), alone)
         assert alone[0] == step[1999]
 
 
@@ -89,7 +89,7 @@ def test_cast_and_surge_sweeps_across_the_wind_in_growing_legs():
     heading = math.pi
     across = []
     for step in range(400):
-        policy.act(observe(*((WHIFF, WHIFF) if step == 0 else (BLANK, BLANK)), heading=heading), action)
+        policy.act(observe(*((WHIFF, WHIFF) if step == 0 else (BLANK, BLANK)), heading=heading), np.arange(1), action)
         heading = math.remainder(heading + turns[action[0]], 2 * math.pi)
         x, y = x + 0.05 * math.cos(heading), y + 0.05 * math.sin(heading)
         across.append(y)
@@ -107,7 +107,7 @@ def test_all_policies_choose_actions_from_raw_observations_alone():
         policy = make_policy(name)
         policy.begin([0, 1], SCENARIO)
         actions = np.zeros(2, np.int64)
-        policy.act(np.zeros((2, 5), np.float32), actions)
+        policy.act(np.zeros((2, 5), np.float32), np.arange(2), actions)
         assert ((actions >= 0) & (actions < 6)).all()
 
 

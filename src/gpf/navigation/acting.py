@@ -48,22 +48,23 @@ class NetworkPolicy:
         self._memories = np.zeros(len(seeds), MEMORY)
         self._memories["age"] = -1
 
-    def act(self, raw: NDArray[np.float32], actions: NDArray[np.int64]) -> None:
-        """Choose an action for each lane, given raw observations of shape (lanes, 5)."""
+    def act(self, raw: NDArray[np.float32], lanes: NDArray[np.int64], actions: NDArray[np.int64]) -> None:
+        """Choose actions in the lanes given by their indices; raw observations of all lanes have shape (n, 5)."""
         network = self.network
         _act(
-            self._row, raw, self._memories, self._streams, self.observation == "memory", self.keep,
+            lanes, self._row, raw, self._memories, self._streams, self.observation == "memory", self.keep,
             0.0 if self.acting == "greedy" else SAMPLED, network.layers, network.values, self._activations,
             self._table, actions,
         )  # fmt: skip
 
 
 @kernel
-def _act(p, raw, memories, streams, remembers, keep, exploration, layers, values, activations, table, actions):
+def _act(lanes, p, raw, memories, streams, remembers, keep, exploration, layers, values, activations, table, actions):
     inputs = np.empty(len(keep), np.float32)
     outputs = np.empty(layers[-1].outputs, np.float32)
     tokens = np.empty(3, np.int64)
-    for i in range(len(actions)):
+    for n in range(len(lanes)):
+        i = lanes[n]
         tokens[0], tokens[1] = level(p, raw[i, 0]), level(p, raw[i, 1])
         tokens[2] = octant(p, raw[i, 2], raw[i, 3], raw[i, 4])
         write_inputs(remembers, keep, p, tokens, raw[i], memories[i], inputs)

@@ -17,7 +17,7 @@ LearnerName = Literal["policy-gradient", "parallel", "online"]
 
 DEFAULTS: dict[str, dict[str, Any]] = {
     "policy-gradient": {
-        "observation": "memory", "reward": "search", "loitering": 0.0, "acting": "sampled", "steps": 4_000_000,
+        "observation": "memory", "reward": "search", "loitering": 0.0, "acting": "sampled", "steps": 3_000_000,
         "learning_rate": 2e-3, "discount": 0.998, "trace": 0.95, "lanes": 128, "horizon": 64, "passes": 4,
         "minibatch": 2048, "gradient_clip": 0.5, "clip": 0.2, "entropy": 0.005, "value_weight": 0.05,
     },
@@ -35,14 +35,17 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 """Settings of each learner where the user gives none; a learner takes no others."""
 
+WITH_MEMORY: dict[str, dict[str, Any]] = {"parallel": {"discount": 0.998, "steps": 4_000_000}}
+"""Defaults that differ where the observation is `memory`."""
+
 RULES: dict[str, dict[str, Any]] = {
     "policy-gradient": {
-        "warmup": 40, "grow_patience": 10, "grow_threshold": 0.01, "max_depth": 3,
+        "warmup": 40, "grow_patience": 10, "grow_threshold": 0.01, "grow_trial": 60, "max_depth": 3,
         "weight_threshold": 0.1, "belief_increment": 0.01, "prune_patience": 60, "belief_threshold": 0.5,
         "saliency": "magnitude", "saliency_threshold": 0.1, "freeze_patience": 30, "freeze_delta": 0.0015,
     },
     "parallel": {
-        "warmup": 100, "grow_patience": 50, "grow_threshold": 0.01, "max_depth": 2,
+        "warmup": 100, "grow_patience": 50, "grow_threshold": 0.01, "grow_trial": 100, "max_depth": 2,
         "weight_threshold": 0.1, "belief_increment": 0.01, "prune_patience": 60, "belief_threshold": 0.5,
         "saliency": "magnitude", "saliency_threshold": 0.1, "freeze_patience": 30, "freeze_delta": 0.0015,
     },
@@ -118,6 +121,8 @@ class Config:
         if self.learner not in DEFAULTS:
             raise ValueError(f"learner: {self.learner!r}; accepted: {', '.join(DEFAULTS)}")
         defaults = DEFAULTS[self.learner]
+        if (self.observation or defaults["observation"]) == "memory":
+            defaults = {**defaults, **WITH_MEMORY.get(self.learner, {})}
         filled: dict[str, Any] = {}
         for name in {key for settings in DEFAULTS.values() for key in settings}:
             value = getattr(self, name)

@@ -124,16 +124,16 @@ def evaluate(
         start_distance[block] = world.lanes["distance"]
         track = [_relative(world)]
         actions = np.zeros(count, np.int64)
-        running = count
-        while running:
-            policy.act(world.raw, actions)
+        running = np.arange(count)
+        while len(running):
+            policy.act(world.raw, running, actions)
             world.step(actions)
             if any(wanted.values()):
                 track.append(_relative(world))
             success[block] |= world.successes
-            now = int(np.count_nonzero(world.lanes["running"]))
-            if progress is not None and now != running:
-                progress(start + count - now, int(success.sum()))
+            now = np.flatnonzero(world.lanes["running"])
+            if progress is not None and len(now) != len(running):
+                progress(start + count - len(now), int(success.sum()))
             running = now
         steps[block] = world.lanes["step"]
         for i, found in enumerate(success[block].tolist()):
@@ -157,7 +157,7 @@ def film(policy: Policy, scenario: Scenario, seed: int, every: int = 4, pixels: 
     while lane["running"]:
         if lane["step"] % every == 0:
             yield draw(world, 0, path, pixels or PIXELS)
-        policy.act(world.raw, actions)
+        policy.act(world.raw, np.zeros(1, np.int64), actions)
         world.step(actions)
         path.append((float(lane["x"]), float(lane["y"])))
     yield draw(world, 0, path, pixels or PIXELS)
@@ -168,7 +168,7 @@ def _warm_up(policy: Policy, scenario: Scenario) -> None:
     world = World(1, scenario)
     world.begin()
     policy.begin([0], scenario)
-    policy.act(world.raw, np.zeros(1, np.int64))
+    policy.act(world.raw, np.zeros(1, np.int64), np.zeros(1, np.int64))
     world.step(np.zeros(1, np.int64))
 
 

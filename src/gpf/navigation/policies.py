@@ -28,8 +28,8 @@ class Policy(Protocol):
     def begin(self, seeds: Sequence[int], scenario: Scenario) -> None:
         """Forget everything and begin one episode per seed."""
 
-    def act(self, raw: NDArray[np.float32], actions: NDArray[np.int64]) -> None:
-        """Choose an action for each lane, given raw observations of shape (lanes, 5)."""
+    def act(self, raw: NDArray[np.float32], lanes: NDArray[np.int64], actions: NDArray[np.int64]) -> None:
+        """Choose actions in the lanes given by their indices; raw observations of all lanes have shape (n, 5)."""
 
 
 class Random:
@@ -38,8 +38,8 @@ class Random:
     def begin(self, seeds: Sequence[int], scenario: Scenario) -> None:
         self._streams = seed_streams([(seed, 1) for seed in seeds])  # 1: not the world's own stream
 
-    def act(self, raw: NDArray[np.float32], actions: NDArray[np.int64]) -> None:
-        _act_randomly(self._streams, actions)
+    def act(self, raw: NDArray[np.float32], lanes: NDArray[np.int64], actions: NDArray[np.int64]) -> None:
+        _act_randomly(lanes, self._streams, actions)
 
 
 @dataclass
@@ -55,8 +55,8 @@ class Reactive:
         self._blanks = np.zeros(len(seeds), np.int64)
         self._sides = np.ones(len(seeds), np.int64)
 
-    def act(self, raw: NDArray[np.float32], actions: NDArray[np.int64]) -> None:
-        _act_reactively(raw, self._blanks, self._sides, self.whiff, self.patience, actions)
+    def act(self, raw: NDArray[np.float32], lanes: NDArray[np.int64], actions: NDArray[np.int64]) -> None:
+        _act_reactively(lanes, raw, self._blanks, self._sides, self.whiff, self.patience, actions)
 
 
 @dataclass
@@ -106,8 +106,8 @@ class CastAndSurge:
         self._stride = scenario.speed * scenario.time_step
         self._turns = np.array(scenario.row()["turns"])
 
-    def act(self, raw: NDArray[np.float32], actions: NDArray[np.int64]) -> None:
-        _cast_and_surge(raw, self._memory, self._parameters[()], self._stride, self._turns, actions)
+    def act(self, raw: NDArray[np.float32], lanes: NDArray[np.int64], actions: NDArray[np.int64]) -> None:
+        _cast_and_surge(lanes, raw, self._memory, self._parameters[()], self._stride, self._turns, actions)
 
 
 POLICIES: dict[str, type[Policy]] = {"random": Random, "reactive": Reactive, "cast-and-surge": CastAndSurge}
@@ -121,14 +121,16 @@ def make_policy(name: str) -> Policy:
 
 
 @kernel
-def _act_randomly(streams, actions):
-    for i in range(len(actions)):
+def _act_randomly(lanes, streams, actions):
+    for n in range(len(lanes)):
+        i = lanes[n]
         actions[i] = (next_bits(streams[i]) >> np.uint64(33)) % np.uint64(len(ACTIONS))
 
 
 @kernel
-def _act_reactively(raw, blanks, sides, whiff, patience, actions):
-    for i in range(len(actions)):
+def _act_reactively(lanes, raw, blanks, sides, whiff, patience, actions):
+    for n in range(len(lanes)):
+        i = lanes[n]
         if max(raw[i, 0], raw[i, 1]) > whiff:
             blanks[i] = 0
             upwind = wrap(raw[i, 3] + math.pi - raw[i, 4])
@@ -143,8 +145,9 @@ def _act_reactively(raw, blanks, sides, whiff, patience, actions):
 
 
 @kernel
-def _cast_and_surge(raw, memories, q, stride, turns, actions):
-    for i in range(len(actions)):
+def _cast_and_surge(lanes, raw, memories, q, stride, turns, actions):
+    for n in range(len(lanes)):
+        i = lanes[n]
         left, right, heading = raw[i, 0], raw[i, 1], raw[i, 4]
         m = memories[i]
         from_x, from_y = -math.cos(raw[i, 3]), -math.sin(raw[i, 3])
