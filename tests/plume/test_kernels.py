@@ -9,7 +9,8 @@ import gpf
 STEP = (
     "import numpy as np\nfrom gpf.navigation.policies import Random\nfrom gpf.plume import Scenario\n"
     "policy, actions = Random(), np.zeros(4, np.int64)\n"
-    "policy.begin(range(4), Scenario()); policy.act(np.zeros((4, 5), np.float32), np.arange(4), actions); print(actions)\n"
+    "policy.begin(range(4), Scenario()); policy.act(np.zeros((4, 5), np.float32), np.arange(4), actions)\n"
+    "print(actions)\n"
     "import numpy as np\nfrom gpf.plume.world import World\n"
     "world = World(4); world.seed(range(4)); world.begin()\n"
     "for _ in range(50): world.step(np.zeros(4, np.int64))\n"

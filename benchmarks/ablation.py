@@ -1,0 +1,69 @@
+"""What each group of memory features is worth: train without it, and see what is lost.
+
+    python benchmarks/ablation.py [--seeds 5] [--steps 1000000] [--jobs 2] [--runs runs/ablation] [--write]
+
+The default learner, paired by seed. A group earns its place where leaving it out costs success or path length.
+`--write` puts the table into docs/navigators.md.
+"""
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+from documents import insert
+from many import train_all
+from scipy import stats
+
+from gpf.plume.memory import FEATURES
+
+
+def main() -> None:
+    """Train what is missing, and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=1_000_000)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--runs", type=Path, default=Path("runs/ablation"))
+    parser.add_argument("--write", action="store_true", help="put the table into docs/navigators.md")
+    arguments = parser.parse_args()
+    groups: list[str | None] = [None, *FEATURES]
+    wanted = {
+        folder(arguments.runs, group, seed): [
+            *("--seed", str(seed), "--steps", str(arguments.steps)),
+            *(["--without", group] if group else []),
+        ]
+        for seed in range(arguments.seeds)
+        for group in groups
+    }
+    results = train_all(wanted, arguments.jobs)
+
+    def column(group: str | None, key: str) -> np.ndarray:
+        return np.array([results[folder(arguments.runs, group, seed)][key] for seed in range(arguments.seeds)])
+
+    lines = ["| without | success | change | SPL | change [95 %] |", "|---|---|---|---|---|"]
+    for group in groups:
+        success, spl = column(group, "success"), column(group, "spl")
+        lost, longer = success - column(None, "success"), spl - column(None, "spl")
+        changes = ("", "") if group is None else (f"{lost.mean():+.2%}", f"{longer.mean():+.3f} {interval(longer)}")
+        lines.append(
+            f"| {group or 'nothing'} | {success.mean():.2%} | {changes[0]} | {spl.mean():.3f} | {changes[1]} |"
+        )
+    text = "\n".join(lines)
+    print(text)
+    if arguments.write:
+        insert("docs/navigators.md", "ablation", text)
+
+
+def folder(runs: Path, group: str | None, seed: int) -> Path:
+    """Where a run is kept."""
+    return runs / (group or "nothing").replace(" ", "-") / str(seed)
+
+
+def interval(differences: np.ndarray) -> str:
+    """Student's interval of the mean of paired differences."""
+    half = stats.t.ppf(0.975, len(differences) - 1) * stats.sem(differences)
+    return f"[{differences.mean() - half:+.3f}, {differences.mean() + half:+.3f}]"
+
+
+if __name__ == "__main__":
+    main()

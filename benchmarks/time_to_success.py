@@ -1,0 +1,315 @@
+"""Wall-clock time until a navigator finds the source in 95 % of held-out episodes, beside stable-baselines3.
+
+    python benchmarks/time_to_success.py [--seeds 3] [--limit 900] [--runs runs/time_to_success] [--write] [--json]
+
+Contenders, each on one core, with the same observation (memory), reward (search), discount and 64 units a layer:
+
+- ours: the default of `gpf train`
+- PPO and DQN of stable-baselines3 with their own defaults, over 8 environments of `make_vec_env`
+- the same two over 8 native lanes of ours, through an adapter
+
+The clock runs while a contender learns, and stops while it is evaluated: 500 held-out episodes, the same for all. Time
+counts until the second of two evaluations in a row at 95 %. Peers are evaluated with best and with drawn actions, and
+the better counts. Where a peer does not get there within --limit seconds, its best evaluation is the target for ours.
+Finished measurements are kept in --runs and not repeated. `--write` puts the table into docs/navigators.md.
+"""
+
+import argparse
+import itertools
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from queue import Queue
+from typing import Any
+
+import numpy as np
+import torch
+from documents import insert
+
+CONTENDERS = {
+    "ours": "gpf, default navigator",
+    "ppo": "stable-baselines3 PPO, make_vec_env",
+    "dqn": "stable-baselines3 DQN, make_vec_env",
+    "ppo-native": "stable-baselines3 PPO, our lanes",
+    "dqn-native": "stable-baselines3 DQN, our lanes",
+}
+TARGET = 0.95
+EPISODES = 500
+DISCOUNT = 0.998
+LANES = 8
+EVERY = 20_000
+"""Least steps between two evaluations of a peer."""
+
+
+def main() -> None:
+    """Measure what is missing, and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--limit", type=float, default=900.0, help="seconds of learning at most")
+    parser.add_argument("--runs", type=Path, default=Path("runs/time_to_success"))
+    parser.add_argument("--write", action="store_true", help="put the table into docs/navigators.md")
+    parser.add_argument("--json", action="store_true", help="end with one JSON object of ratios")
+    parser.add_argument("--one", nargs=2, metavar=("CONTENDER", "SEED"), help="measure just this, in this process")
+    arguments = parser.parse_args()
+    if arguments.one:
+        print(json.dumps(measure(arguments.one[0], int(arguments.one[1]), arguments.limit)))
+        return
+    curves = measure_all(arguments.runs, arguments.seeds, arguments.limit)
+    text, ratios = summarise(curves, arguments.limit)
+    print(text)
+    if arguments.write:
+        insert("docs/navigators.md", "time", text)
+    if arguments.json:
+        print(json.dumps(ratios))
+
+
+Curve = list[tuple[float, int, float]]
+"""Seconds, steps and success of each evaluation."""
+
+
+def measure_all(runs: Path, seeds: int, limit: float) -> dict[str, list[Curve]]:
+    """Every contender with every seed, one process on each core."""
+    runs.mkdir(parents=True, exist_ok=True)
+    free: Queue[int] = Queue()
+    for core in sorted(os.sched_getaffinity(0)):
+        free.put(core)
+
+    def one(contender: str, seed: int) -> Curve:
+        path = runs / f"{contender}-{seed}.json"
+        if not path.exists():
+            core = free.get()
+            command = [sys.executable, __file__, "--one", contender, str(seed), "--limit", str(limit)]
+            done = subprocess.run(["taskset", "-c", str(core), *command], capture_output=True, text=True)
+            free.put(core)
+            if done.returncode:
+                raise RuntimeError(f"{contender}: {done.stderr.strip().splitlines()[-1]}")
+            path.write_text(done.stdout.splitlines()[-1])
+        curve: Curve = json.loads(path.read_text())
+        print(f"{contender}, seed {seed}: {describe(curve)}", file=sys.stderr, flush=True)
+        return curve
+
+    with ThreadPoolExecutor(free.qsize()) as pool:
+        futures = {c: [pool.submit(one, c, seed) for seed in range(seeds)] for c in CONTENDERS}
+        return {contender: [future.result() for future in all_] for contender, all_ in futures.items()}
+
+
+def time_to(curve: Sequence[tuple[float, int, float]], target: float) -> float | None:
+    """Seconds until the second of two evaluations in a row at the target; None if there are none."""
+    for before, now in itertools.pairwise(curve):
+        if before[2] >= target and now[2] >= target:
+            return now[0]
+    return None
+
+
+def describe(curve: Curve) -> str:
+    reached = time_to(curve, TARGET)
+    best = max(success for _, _, success in curve)
+    return (
+        f"{TARGET:.0%} after {reached:.1f} s"
+        if reached
+        else f"never {TARGET:.0%} in {curve[-1][0]:.0f} s, best {best:.1%}"
+    )
+
+
+def summarise(curves: dict[str, list[Curve]], limit: float) -> tuple[str, dict[str, float]]:
+    """The table, and how many times as long as ours each peer takes (median over seeds)."""
+    lines = [
+        f"| contender | time to {TARGET:.0%}, by seed | steps/s | times ours |",
+        "|---|---|---|---|",
+    ]
+    ratios = {}
+    for contender, name in CONTENDERS.items():
+        reached = [time_to(curve, TARGET) for curve in curves[contender]]
+        times = ", ".join(
+            f"{one:.1f} s" if one else f"not in {limit:.0f} s (best {max(s for _, _, s in curve):.1%})"
+            for one, curve in zip(reached, curves[contender], strict=True)
+        )
+        speed = statistics.median(curve[-1][1] / curve[-1][0] for curve in curves[contender])
+        ratio = statistics.median(
+            _ratio(peer, ours) for peer, ours in zip(curves[contender], curves["ours"], strict=True)
+        )
+        at_least = "" if all(reached) else "at least "
+        if contender != "ours":
+            ratios[contender] = ratio
+        lines.append(
+            f"| {name} | {times} | {speed:,.0f} | {'1' if contender == 'ours' else f'{at_least}{ratio:.0f}'} |"
+        )
+    return "\n".join(lines), ratios
+
+
+def _ratio(peer: Curve, ours: Curve) -> float:
+    """The peer's time over ours: to the target or, where the peer misses it, its whole time over ours to its best."""
+    reached = time_to(peer, TARGET)
+    target = TARGET if reached else max(success for _, _, success in peer)
+    mine = time_to(ours, target) or ours[-1][0]
+    return (reached or peer[-1][0]) / mine
+
+
+def measure(contender: str, seed: int, limit: float) -> Curve:
+    """One contender's curve, until it has reached the target or the limit."""
+    torch.set_num_threads(1)
+    return measure_ours(seed, limit) if contender == "ours" else measure_peer(contender, seed, limit)
+
+
+def held_out_seeds() -> range:
+    from gpf.navigation.evaluate import BLOCK, HELD_OUT
+
+    first = HELD_OUT + (BLOCK - 1) * BLOCK  # a block that no run reports on
+    return range(first, first + EPISODES)
+
+
+def measure_ours(seed: int, limit: float) -> Curve:
+    from gpf.navigation.acting import NetworkPolicy
+    from gpf.navigation.agents import make_learner, make_network
+    from gpf.navigation.config import Config
+    from gpf.navigation.evaluate import evaluate
+    from gpf.plume.scenario import Scenario
+
+    config, world = Config(seed=seed).resolved(), Scenario.preset("reference")
+    net = make_network(config)
+    learner = make_learner(config, world, net, threads=1)
+    recent: list[float] = []
+    curve: Curve = []
+    seconds, steps, epoch = 0.0, 0, 0
+    while seconds < limit and epoch < config.epochs and time_to(curve, 0.99) is None:
+        started = time.perf_counter()
+        for _ in range(5):
+            episodes = learner.epoch(epoch / config.epochs)
+            epoch += 1
+            steps += 8192
+            recent = [*recent, *episodes.spl.tolist()][-500:]
+            if net.end_epoch(float(np.mean(recent)) if len(recent) == 500 else 0.0):
+                learner.rebind(net)
+        seconds += time.perf_counter() - started
+        policy = NetworkPolicy(learner.network, "memory", "sampled")
+        result = evaluate(policy, world, EPISODES, held_out_seeds()[0], threads=1)
+        curve.append((seconds, steps, float(result.success.mean())))
+    return curve
+
+
+def measure_peer(contender: str, seed: int, limit: float) -> Curve:
+    import stable_baselines3
+    from stable_baselines3.common.callbacks import BaseCallback
+    from stable_baselines3.common.env_util import make_vec_env
+
+    import gpf  # noqa: F401 - registers the environments
+    from gpf.plume.scenario import Scenario
+
+    scenario = Scenario.preset("reference").rewarded("search", DISCOUNT)
+    kwargs: dict[str, Any] = {"scenario": scenario, "observation": "memory"}
+    lanes: Any
+    if contender.endswith("native"):
+        lanes = native_lanes(scenario)
+    else:
+        lanes = make_vec_env("gpf/Plume-v0", n_envs=LANES, seed=seed, env_kwargs=kwargs)
+    curve: Curve = []
+
+    class Watch(BaseCallback):
+        """Stops the clock every so many steps to evaluate."""
+
+        seconds, started, evaluated = 0.0, time.perf_counter(), 0
+
+        def _on_training_start(self) -> None:
+            self.started = time.perf_counter()
+
+        def _on_step(self) -> bool:
+            if self.num_timesteps - self.evaluated < EVERY:
+                return True
+            self.seconds += time.perf_counter() - self.started
+            self.evaluated = self.num_timesteps
+            success = max(peer_success(self.model, scenario, drawn) for drawn in (False, True))
+            curve.append((self.seconds, self.num_timesteps, success))
+            self.started = time.perf_counter()
+            return self.seconds < limit and time_to(curve, TARGET) is None
+
+    if contender.startswith("ppo"):
+        model: Any = stable_baselines3.PPO("MlpPolicy", lanes, gamma=DISCOUNT, seed=seed, device="cpu")
+    else:  # as many gradient steps as its documentation asks for with several environments
+        model = stable_baselines3.DQN("MlpPolicy", lanes, gamma=DISCOUNT, gradient_steps=-1, seed=seed, device="cpu")
+    if contender.endswith("native"):
+        lanes.seed(seed)
+    model.learn(total_timesteps=50_000_000 if contender.startswith("ppo") else 1_000_000, callback=Watch())
+    return curve
+
+
+def peer_success(model: Any, scenario: Any, drawn: bool) -> float:
+    """A peer's success in the held-out episodes."""
+    from gpf.plume.memory import Memory
+    from gpf.plume.world import World
+
+    world = World(EPISODES, scenario, threads=1)
+    world.seed(held_out_seeds())
+    world.begin()
+    memory, found = Memory(world.rows), np.zeros(EPISODES, np.bool_)
+    while world.lanes["running"].any():
+        actions, _ = model.predict(memory.update(world.raw), deterministic=not drawn)
+        world.step(actions.astype(np.int64))
+        found |= world.successes
+    return float(found.mean())
+
+
+def native_lanes(scenario: Any) -> Any:
+    """Our vector environment as stable-baselines3's."""
+    from gymnasium import spaces
+    from stable_baselines3.common.vec_env import VecEnv
+
+    from gpf.plume.vector_env import PlumeVectorEnv
+
+    class NativeLanes(VecEnv):
+        """Restarts finished lanes at once, and hands their last observation over in the infos, as that library asks."""
+
+        def __init__(self) -> None:
+            self.lanes = PlumeVectorEnv(LANES, scenario, "memory", autoreset_mode="SameStep", threads=1)
+            space = self.lanes.single_observation_space
+            assert isinstance(space, spaces.Box)
+            super().__init__(LANES, space, self.lanes.single_action_space)
+            self._seed: int | None = None
+
+        def seed(self, seed: int | None = None) -> list[int | None]:
+            self._seed = seed
+            return [seed] * LANES
+
+        def reset(self) -> Any:
+            return self.lanes.reset(seed=self._seed)[0].copy()
+
+        def step_async(self, actions: Any) -> None:
+            self.actions = actions
+
+        def step_wait(self) -> Any:
+            seen, rewards, terminations, truncations, infos = self.lanes.step(self.actions)
+            over = terminations | truncations
+            extra: list[dict[str, Any]] = [{} for _ in range(LANES)]
+            for i in np.flatnonzero(over):
+                last = infos["final_obs"][i]
+                extra[i] = {
+                    "terminal_observation": last,
+                    "TimeLimit.truncated": bool(truncations[i] and not terminations[i]),
+                }
+            return seen.copy(), rewards.astype(np.float32), over.copy(), extra
+
+        def close(self) -> None:
+            self.lanes.close()
+
+        def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
+            return [None] * LANES
+
+        def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
+            raise NotImplementedError
+
+        def env_method(self, method_name: str, *args: Any, indices: Any = None, **kwargs: Any) -> list[Any]:
+            raise NotImplementedError
+
+        def env_is_wrapped(self, wrapper_class: Any, indices: Any = None) -> list[bool]:
+            return [False] * LANES
+
+    return NativeLanes()
+
+
+if __name__ == "__main__":
+    main()
