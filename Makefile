@@ -9,10 +9,8 @@ READY := .venv/ready
 .PHONY: train test test-slow lint format setup clean
 .DELETE_ON_ERROR:
 
-train: $(READY)  ## evaluate the baseline navigators; figures go to runs/evaluate
-	@for policy in random reactive cast-and-surge; do \
-		$(BIN)/python -m gpf evaluate --policy $$policy --scenario reference --episodes 2000 || exit; \
-	done
+train: $(READY)  ## train the default navigator; curve and trajectories go to runs/plume-N/figures
+	$(BIN)/python -m gpf train
 
 test: $(READY)  ## the test suite, in parallel
 	$(BIN)/python -m pytest -n auto -m "not slow"
@@ -37,6 +35,7 @@ $(READY): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(PIP) "$$(grep '^torch==' constraints.txt)"
 	$(PIP) --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m gpf compile
 	@touch $@
 
 clean:  ## remove what the other targets made

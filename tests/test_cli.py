@@ -1,6 +1,8 @@
 import json
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -42,7 +44,7 @@ def test_a_scenario_can_be_printed_changed_and_used(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--policy", "dog"), "policy: 'dog'; accepted: random, reactive, cast-and-surge"),
+        (("--policy", "dog"), "policy: 'dog'; accepted: random, reactive, cast-and-surge, or the folder of a run"),
         (("--scenario", "moon"), "scenario: unknown preset 'moon'; accepted: paper, reference"),
         (("--scenario", "moon.json"), "scenario: cannot read 'moon.json'"),
         (("--episodes", "0"), "episodes: 0; accepted: 1 to 16777216"),
@@ -58,6 +60,113 @@ def test_a_users_mistake_ends_in_one_line(arguments, message, tmp_path):
     assert done.returncode == 2
     assert done.stderr.startswith(f"gpf: {message}")
     assert done.stderr.count("\n") == 1
+
+
+TINY = ("--steps", "4000", "--lanes", "8", "--horizon", "32", "--minibatch", "64", "--scenario", "short.json")
+
+
+@pytest.fixture
+def short(tmp_path):
+    (tmp_path / "short.json").write_text('{"preset": "reference", "max_steps": 40, "start_distance_max": 3.0}')
+    return tmp_path
+
+
+def test_train_writes_a_run_that_evaluate_takes(short):
+    done = gpf("train", *TINY, "--json", "--tensorboard", "--run", "a b/first run", cwd=short)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert {"run", "success", "low", "high", "mean_steps", "depth", "density", "frozen", "seconds"} <= result.keys()
+    assert result["low"] <= result["success"] <= result["high"]
+    run = short / "a b" / "first run"
+    for name in ("config.json", "metrics.jsonl", "result.json", "figures/training.png", "figures/trajectories.png"):
+        assert (run / name).stat().st_size > 0
+    assert list((run / "tensorboard").glob("events.out.tfevents.*"))
+    for checkpoint in ("last", "best"):
+        again = gpf(
+            "evaluate",
+            "--policy",
+            "a b/first run",
+            "--checkpoint",
+            checkpoint,
+            "--acting",
+            "greedy",
+            "--json",
+            cwd=short,
+        )
+        assert again.returncode == 0, again.stderr
+        evaluated = json.loads(again.stdout.splitlines()[-1])
+        assert (
+            evaluated["success"] == result["checkpoints"][checkpoint]["greedy"]["success"]
+        )  # 2,000 episodes of block 0
+        assert (evaluated["checkpoint"], evaluated["acting"]) == (checkpoint, "greedy")
+
+
+def test_train_prints_a_table_and_counts_runs_up(short):
+    for number in (1, 2):
+        done = gpf("train", *TINY, cwd=short)
+        assert done.returncode == 0, done.stderr
+        assert f"runs/plume-{number}: 2,000 held-out episodes" in done.stdout
+        for word in ("last", "best", "greedy", "sampled", "depth", "frozen layers"):
+            assert word in done.stdout
+    assert "success" in done.stderr  # progress, where no terminal is
+
+
+def test_an_interrupted_training_is_saved_and_goes_on(short):
+    command = [sys.executable, "-m", "gpf", "train", *TINY[2:], "--steps", "4000000", "--run", "run"]
+    process = subprocess.Popen(command, cwd=short, stderr=subprocess.PIPE, text=True)
+    while not (short / "run" / "checkpoints" / "last" / "manifest.json").exists():
+        assert process.poll() is None, process.stderr.read()
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    message = process.communicate()[1].splitlines()[-1]
+    assert process.returncode == 130
+    assert message == "gpf: interrupted; saved; go on with: gpf train --resume run"
+    config = json.loads((short / "run" / "config.json").read_text())
+    config["config"]["steps"] = 8192  # enough waiting: let it be over soon
+    (short / "run" / "config.json").write_text(json.dumps(config))
+    done = gpf("train", "--resume", "run", "--json", cwd=short)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1])["steps"] >= 8192
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--learner", "online", "--lanes", "4"), "lanes: 4; accepted: only with --learner policy-gradient, parallel"),
+        (("--reward", "paper", "--loitering", "0.2"), "loitering: 0.2; accepted: only with --reward search"),
+        (("--rules", "depth", "4"), "rules: unknown field 'depth'"),
+        (("--resume", "nowhere"), "run: no config.json in nowhere; accepted: a folder that gpf train wrote"),
+        (("--resume", "taken", "--seed", "3"), "resume: given beside settings of a new run"),
+        (("--run", "taken"), "run: taken exists; accepted: a new folder, or --resume taken"),
+        (("--run", "file/below"), "[Errno 20] Not a directory"),
+        (("--scenario", "moon"), "scenario: unknown preset 'moon'"),
+    ],
+)
+def test_a_users_mistake_in_training_ends_in_one_line(arguments, message, tmp_path):
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "mine.txt").write_text("mine")
+    (tmp_path / "file").write_text("")
+    done = gpf("train", *arguments, cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"gpf: {message}")
+    assert done.stderr.count("\n") == 1
+    assert (tmp_path / "taken" / "mine.txt").read_text() == "mine"
+
+
+def test_a_full_disk_ends_in_one_line_and_the_run_goes_on_later(short):
+    """A limit on the size of files stands for the disk: checkpoints do not fit."""
+    fresh = gpf("train", *TINY, "--run", "fresh", "--json", cwd=short)
+    quoted = " ".join(f"'{one}'" for one in (sys.executable, "-m", "gpf", "train", *TINY, "--run", "run"))
+    limited = ["bash", "-c", f"ulimit -f 30; trap '' XFSZ; {quoted}"]
+    done = subprocess.run(limited, capture_output=True, text=True, cwd=short)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith("gpf: [Errno 27] File too large")
+    assert "Traceback" not in done.stderr
+    assert not list((short / "run").glob("checkpoints/*/tensors-*"))  # nothing half-written stays
+    resumed = gpf("train", "--resume", "run", "--json", cwd=short)
+    assert resumed.returncode == 0, resumed.stderr
+    results = [json.loads(one.stdout.splitlines()[-1]) for one in (resumed, fresh)]
+    assert results[0]["success"] == results[1]["success"]
 
 
 def test_names_are_printed_as_they_are(tmp_path):

@@ -149,6 +149,34 @@ class Evaluate:
 
 
 @dataclass
+class Compile:
+    """Compile everything now, once on this machine, so that later commands start at once."""
+
+    def __call__(self) -> None:
+        """Run every learner and every policy for a moment."""
+        import tempfile
+
+        from gpf.navigation.evaluate import evaluate
+        from gpf.navigation.policies import POLICIES, make_policy
+        from gpf.plume.scenario import Scenario
+        from gpf.tasks.plume import Training, create_run
+
+        scenario = Scenario(max_steps=2)
+        for name in POLICIES:
+            evaluate(make_policy(name), scenario, 1)
+        few: dict[str, Any] = {"steps": 1, "lanes": 2, "horizon": 2, "minibatch": 4}
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "scenario.json")
+            path.write_text(scenario.to_json())
+            for config in (
+                Config(scenario=str(path), **few),
+                Config(scenario=str(path), learner="parallel", **few),
+                Config(scenario=str(path), learner="online", episodes=1),
+            ):
+                Training(create_run(Path(folder, config.learner), config), threads=1).round()
+
+
+@dataclass
 class ShowScenario:
     """Print a scenario as JSON, to read or to start one of your own from."""
 
@@ -227,7 +255,9 @@ def _print_result(result: dict[str, Any]) -> None:
 def main() -> None:
     """Run the command that the arguments name; a user's mistake ends in one line and exit code 2."""
     command = tyro.extras.subcommand_cli_from_dict(
-        {"train": Train, "evaluate": Evaluate, "scenario": ShowScenario}, prog="gpf", description=__doc__
+        {"train": Train, "evaluate": Evaluate, "scenario": ShowScenario, "compile": Compile},
+        prog="gpf",
+        description=__doc__,
     )
     try:
         command()
