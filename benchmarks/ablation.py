@@ -1,8 +1,8 @@
 """What each group of memory features is worth: train without it, and see what is lost.
 
-    python benchmarks/ablation.py [--seeds 5] [--steps 1000000] [--jobs 2] [--runs runs/ablation] [--write]
+    python benchmarks/ablation.py [--seeds 4] [--steps 600000] [--jobs 2] [--runs runs/ablation] [--write]
 
-The default learner, paired by seed. A group earns its place where leaving it out costs success or path length.
+The default learner with two fixed layers, paired by seed. A group earns its place where leaving it out costs success or path length.
 `--write` puts the table into docs/navigators.md.
 """
 
@@ -20,8 +20,8 @@ from gpf.plume.memory import FEATURES
 def main() -> None:
     """Train what is missing, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=1_000_000)
+    parser.add_argument("--seeds", type=int, default=4)
+    parser.add_argument("--steps", type=int, default=600_000)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--runs", type=Path, default=Path("runs/ablation"))
     parser.add_argument("--write", action="store_true", help="put the table into docs/navigators.md")
@@ -29,7 +29,7 @@ def main() -> None:
     groups: list[str | None] = [None, *FEATURES]
     wanted = {
         folder(arguments.runs, group, seed): [
-            *("--seed", str(seed), "--steps", str(arguments.steps)),
+            *("--no-gpf", "--depth", "2", "--seed", str(seed), "--steps", str(arguments.steps)),
             *(["--without", group] if group else []),
         ]
         for seed in range(arguments.seeds)
