@@ -2,7 +2,8 @@
 
     python benchmarks/ablation.py [--seeds 4] [--steps 600000] [--jobs 2] [--runs runs/ablation] [--write]
 
-The default learner with two fixed layers, paired by seed. A group earns its place where leaving it out costs success or path length.
+The default learner with two fixed layers, paired by seed. A group earns its place where leaving it out costs success
+or path length.
 `--write` puts the table into docs/navigators.md.
 """
 

@@ -83,7 +83,7 @@ class Training:
     def round(self) -> dict[str, Any]:
         """Learn for one round, write its lines and its checkpoint, and return its metrics."""
         config, now, started = self.config, self.progress, time.perf_counter()
-        events = []
+        events: list[dict[str, Any]] = []
         steps_before, seconds_before = now["steps"], now["seconds"]
         for _ in range(min(EPOCHS_IN_A_ROUND[config.learner], config.epochs - now["epoch"])):
             episodes = self.learner.epoch(now["epoch"] / config.epochs)
@@ -94,7 +94,7 @@ class Training:
             happened = self.net.end_epoch(self._metric())
             if happened:
                 self.learner.rebind(self.net)
-                events += happened
+                events += [{"round": now["round"] + 1, "steps": now["steps"], **event.to_json()} for event in happened]
         now["round"] += 1
         due = now["round"] % ROUNDS_BETWEEN_VALIDATIONS[config.learner] == 0 or self.over
         validation = self._validate() if due else None
@@ -102,9 +102,7 @@ class Training:
         metrics = self._metrics(validation)
         metrics["steps_per_second"] = (now["steps"] - steps_before) / (now["seconds"] - seconds_before)
         self.run.append("metrics", [metrics])
-        self.run.append(
-            "events", [{"round": now["round"], "steps": now["steps"], **event.to_json()} for event in events]
-        )
+        self.run.append("events", events)
         if validation is not None and self._is_best(validation):
             self.net.save(self.run.checkpoint("best"), optimizer=False, extra=self._about())
         self.net.save(self.run.checkpoint("last"), extra={**self._about(), **self._state()})
