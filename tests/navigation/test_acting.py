@@ -50,7 +50,7 @@ def test_values_of_policies_by_hand():
     assert expected(values, 0.3) == pytest.approx(0.7 * 5.0 + 0.3 * 12.0 / 6)
 
 
-@pytest.mark.parametrize(("observation", "inputs"), [("memory", 20), ("onehot", 22)])
+@pytest.mark.parametrize(("observation", "inputs"), [("memory", 12), ("onehot", 22)])
 def test_a_greedy_policy_takes_the_networks_best_action_for_what_the_environment_shows(observation, inputs):
     model = network(inputs)
     policy = NetworkPolicy(FlatNetwork(model), observation, "greedy")
@@ -70,7 +70,7 @@ def test_a_greedy_policy_takes_the_networks_best_action_for_what_the_environment
 
 @pytest.mark.parametrize("acting", ["greedy", "sampled"])
 def test_what_happens_in_an_episode_does_not_depend_on_the_others(acting):
-    policy = NetworkPolicy(FlatNetwork(network(20)), "memory", acting)
+    policy = NetworkPolicy(FlatNetwork(network(12)), "memory", acting)
     together = evaluate(policy, SHORT, 30, 100, paths=30)
     for k in (0, 7, 29):
         alone = evaluate(policy, SHORT, 1, 100 + k, paths=1)
@@ -79,14 +79,14 @@ def test_what_happens_in_an_episode_does_not_depend_on_the_others(acting):
 
 
 def test_features_can_be_left_out():
-    keep = kept_inputs("memory", ("clock", "place of whiff"))
-    assert {NAMES[i] for i in np.flatnonzero(keep == 0.0)} == {"clock", "whiff_across", "whiff_upwind"}
-    model = network(20)
+    keep = kept_inputs("memory", ("side", "place of whiff"))
+    assert {NAMES[i] for i in np.flatnonzero(keep == 0.0)} == {"side", "whiff_across", "whiff_upwind"}
+    model = network(12)
     with torch.no_grad():
-        blind = network(20)
+        blind = network(12)
         blind.layers[0].linear.weight[:, keep == 0.0] = 0.0
     one = evaluate(
-        NetworkPolicy(FlatNetwork(model), "memory", "greedy", ("clock", "place of whiff")), SHORT, 20, paths=20
+        NetworkPolicy(FlatNetwork(model), "memory", "greedy", ("side", "place of whiff")), SHORT, 20, paths=20
     )
     other = evaluate(NetworkPolicy(FlatNetwork(blind), "memory", "greedy"), SHORT, 20, paths=20)
     for k in range(20):
@@ -96,8 +96,8 @@ def test_features_can_be_left_out():
 @pytest.mark.parametrize(
     ("observation", "group", "message"),
     [
-        ("memory", "colour", "without: 'colour'; accepted: readings, difference"),
-        ("onehot", "clock", "without: 'clock'; accepted: only with observation 'memory'"),
+        ("memory", "colour", "without: 'colour'; accepted: difference, whiff"),
+        ("onehot", "side", "without: 'side'; accepted: only with observation 'memory'"),
     ],
 )
 def test_unknown_features_are_refused(observation, group, message):

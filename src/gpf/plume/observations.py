@@ -11,7 +11,7 @@ from gpf.plume.world import FASTEST_WIND, World
 
 OBSERVATIONS = ("tokens", "onehot", "raw", "memory")
 """`tokens`: left level, right level, wind octant. `onehot`: the same as 22 zeros and ones. `raw`: see `world.RAW`.
-`memory`: 20 features of the recent past, see `memory.FEATURES`."""
+`memory`: 12 features of the recent past, see `memory.FEATURES`."""
 
 
 def observation_space(kind: str, world: World) -> spaces.Space:
@@ -26,6 +26,6 @@ def observation_space(kind: str, world: World) -> spaces.Space:
         high = np.array([saturation, saturation, FASTEST_WIND, math.pi, math.pi], np.float32)
         return spaces.Box(low, high, dtype=np.float32)
     if kind == "memory":
-        low, high = memory_bounds(world.rows, FASTEST_WIND)
+        low, high = memory_bounds(world.rows)
         return spaces.Box(low, high, dtype=np.float32)
     raise ValueError(f"observation: {kind!r}; accepted: {', '.join(OBSERVATIONS)}")
