@@ -3,8 +3,7 @@
     python benchmarks/ablation.py [--seeds 4] [--steps 600000] [--jobs 2] [--runs runs/ablation] [--write]
 
 The default learner with two fixed layers, paired by seed. A group earns its place where leaving it out costs success
-or path length.
-`--write` puts the table into docs/navigators.md.
+or path length. `--write` puts the table into docs/navigators.md.
 """
 
 import argparse
@@ -15,6 +14,7 @@ from documents import insert
 from many import train_all
 from scipy import stats
 
+from gpf.navigation.config import Config
 from gpf.plume.memory import FEATURES
 
 
@@ -29,10 +29,9 @@ def main() -> None:
     arguments = parser.parse_args()
     groups: list[str | None] = [None, *FEATURES]
     wanted = {
-        folder(arguments.runs, group, seed): [
-            *("--no-gpf", "--depth", "2", "--seed", str(seed), "--steps", str(arguments.steps)),
-            *(["--without", group] if group else []),
-        ]
+        folder(arguments.runs, group, seed): Config(
+            gpf=False, depth=2, seed=seed, steps=arguments.steps, without=(group,) if group else ()
+        )
         for seed in range(arguments.seeds)
         for group in groups
     }

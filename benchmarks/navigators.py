@@ -7,6 +7,8 @@ not repeated. `--write` puts the tables into docs/navigators.md.
 """
 
 import argparse
+import dataclasses
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,26 +16,24 @@ import numpy as np
 from documents import insert
 from many import train_all
 
+from gpf.navigation.config import Config
 from gpf.navigation.evaluate import evaluate
 from gpf.navigation.policies import CastAndSurge
 from gpf.navigation.statistics import interquartile_mean
 from gpf.plume.scenario import Scenario
 
-AGENTS: dict[str, list[str]] = {
-    "policy gradient, memory": [],
-    "Expected SARSA, memory": ["--learner", "parallel", "--observation", "memory"],
-    "Q-learning, memory": ["--learner", "parallel", "--observation", "memory", "--q-learning"],
-    "Expected SARSA, 22 inputs": ["--learner", "parallel"],
-    "Q-learning, 22 inputs": ["--learner", "parallel", "--q-learning"],
-    "policy gradient, 22 inputs": ["--observation", "onehot"],
-    "online Expected SARSA, 22 inputs": ["--learner", "online"],
-    "online Q-learning, 22 inputs": ["--learner", "online", "--q-learning"],
+AGENTS = {
+    "policy gradient, memory": Config(),
+    "Expected SARSA, memory": Config(learner="parallel", observation="memory"),
+    "Q-learning, memory": Config(learner="parallel", observation="memory", q_learning=True),
+    "Expected SARSA, 22 inputs": Config(learner="parallel"),
+    "online Expected SARSA, 22 inputs": Config(learner="online"),
 }
-GROWTH: dict[str, list[str]] = {
-    "GPF, new layers on trial (default)": [],
-    "GPF, every new layer stays": ["--rules", "grow_trial", "null"],
-    "no GPF, one layer": ["--no-gpf"],
-    "no GPF, three layers": ["--no-gpf", "--depth", "3"],
+GROWTH = {
+    "GPF, new layers on trial (default)": Config(),
+    "GPF, every new layer stays": Config(rules={"grow_trial": "null"}),
+    "no GPF, one layer": Config(gpf=False),
+    "no GPF, three layers": Config(gpf=False, depth=3),
 }
 
 
@@ -59,9 +59,9 @@ def main() -> None:
 def navigators_table(runs: Path, seeds: range, jobs: int) -> str:
     """All agents in both worlds."""
     wanted = {
-        folder(runs, scenario, agent, seed): ["--scenario", scenario, "--seed", str(seed), *flags]
+        folder(runs, scenario, agent, seed): dataclasses.replace(config, scenario=scenario, seed=seed)
         for scenario in ("reference", "paper")
-        for agent, flags in AGENTS.items()
+        for agent, config in AGENTS.items()
         for seed in seeds
     }
     results = train_all(wanted, jobs)
@@ -82,10 +82,10 @@ def navigators_table(runs: Path, seeds: range, jobs: int) -> str:
 
 def growth_table(runs: Path, seeds: range, jobs: int) -> str:
     """The default learner with and without growing, pruning and freezing."""
-    places = {agent: "policy gradient, memory" if not flags else agent for agent, flags in GROWTH.items()}
+    places = {agent: "policy gradient, memory" if config == Config() else agent for agent, config in GROWTH.items()}
     wanted = {
-        folder(runs, "reference", places[agent], seed): ["--seed", str(seed), *flags]
-        for agent, flags in GROWTH.items()
+        folder(runs, "reference", places[agent], seed): dataclasses.replace(config, seed=seed)
+        for agent, config in GROWTH.items()
         for seed in seeds
     }
     results = train_all(wanted, jobs)
@@ -103,7 +103,7 @@ def growth_table(runs: Path, seeds: range, jobs: int) -> str:
 
 def folder(runs: Path, scenario: str, agent: str, seed: int) -> Path:
     """Where a run is kept."""
-    return runs / scenario / agent.replace(",", "").replace(" ", "-") / str(seed)
+    return runs / scenario / re.sub(r"[^\w-]+", "-", agent) / str(seed)
 
 
 def row(results: list[dict[str, Any]]) -> str:
@@ -112,7 +112,7 @@ def row(results: list[dict[str, Any]]) -> str:
     middle, low, high = interquartile_mean(success)
     return (
         f"{middle:.2%} [{low:.2%}, {high:.2%}] | {min(success):.2%}"
-        f" | {np.mean([result['mean_steps'] for result in results]):.0f}"
+        f" | {np.mean([result['mean_steps'] or np.nan for result in results]):.0f}"
         f" | {np.mean([result['spl'] for result in results]):.3f}"
         f" | {np.mean([result['depth'] for result in results]):.1f}"
         f" | {np.mean([result['density'] for result in results]):.3f}"

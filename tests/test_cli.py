@@ -111,6 +111,24 @@ def test_train_prints_a_table_and_counts_runs_up(short):
     assert "success" in done.stderr  # progress, where no terminal is
 
 
+def test_every_learner_has_its_flags(short):
+    few = ("--scenario", "short.json", "--json")
+    for name, flags in {
+        "q": ("--learner", "online", "--q-learning", "--episodes", "5"),
+        "values": ("--learner", "parallel", "--q-learning", "--reward", "paper", *TINY[:8], "--layer-norm", "False"),
+        "fixed": ("--no-gpf", "--depth", "4", *TINY[:8]),
+        "rules": ("--rules", "max_depth", "2", "grow_trial", "null", "--without", "side", "whiff", *TINY[:8]),
+    }.items():
+        done = gpf("train", *few, *flags, "--run", name, cwd=short)
+        assert done.returncode == 0, done.stderr
+        config = json.loads((short / name / "config.json").read_text())
+        assert config["config"]["q_learning"] == (name in ("q", "values"))
+        assert (config["rules"]["max_depth"], config["rules"]["grow_trial"]) == {
+            "q": (4, None), "values": (2, None), "fixed": (None, None), "rules": (2, None),
+        }[name]  # fmt: skip
+    assert config["config"]["without"] == ["side", "whiff"]
+
+
 def test_an_interrupted_training_is_saved_and_goes_on(short):
     command = [sys.executable, "-m", "gpf", "train", *TINY[2:], "--steps", "4000000", "--run", "run"]
     process = subprocess.Popen(command, cwd=short, stderr=subprocess.PIPE, text=True)
@@ -140,6 +158,7 @@ def test_an_interrupted_training_is_saved_and_goes_on(short):
         (("--run", "taken"), "run: taken exists; accepted: a new folder, or --resume taken"),
         (("--run", "file/below"), "[Errno 20] Not a directory"),
         (("--scenario", "moon"), "scenario: unknown preset 'moon'"),
+        (("--threads", "0"), "threads: 0; accepted: at least 1"),
     ],
 )
 def test_a_users_mistake_in_training_ends_in_one_line(arguments, message, tmp_path):

@@ -96,3 +96,9 @@ def test_names_of_new_runs_count_up(tmp_path):
     (tmp_path / "plume-1").mkdir()
     (tmp_path / "plume-2").mkdir()
     assert next_folder(tmp_path, "plume").name == "plume-3"
+
+
+def test_a_folder_that_a_killed_process_had_only_locked_can_be_used(tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / ".lock").touch()
+    assert run_in(tmp_path).config == {"a": 1}

@@ -36,8 +36,9 @@ class Train:
         from gpf.navigation.agents import read_run_config
         from gpf.progress import training_progress
         from gpf.runs import Run, next_folder
-        from gpf.tasks.plume import create_run, train
+        from gpf.tasks.plume import check_threads, create_run, train
 
+        check_threads(self.threads)
         if self.resume is not None:
             if self.run is not None or self.config != Config():
                 raise ValueError(
@@ -90,15 +91,13 @@ class Evaluate:
         from gpf.plume.render import check_animation, save_animation
         from gpf.progress import episode_progress
 
-        policy, scenario, who = self._policy()
+        policy, scenario, where, about = self._policy()
+        who = [part for part in (*Path(self.policy).parts, *about.values(), Path(where).stem) if part and part != "/"]
         if not 0 <= self.seed < BLOCK:
             raise ValueError(f"seed: {self.seed}; accepted: 0 to {BLOCK - 1}")
         if self.paths < 0:
             raise ValueError(f"paths: {self.paths}; accepted: at least 0")
-        where = self.scenario or ("its own world" if who["checkpoint"] else "reference")
-        name = Path(self.policy).name if who["checkpoint"] else self.policy
-        default = Path("runs", "evaluate", f"{name}-{Path(where.replace(' ', '-')).stem}.png")
-        figure = self.figure or default
+        figure = self.figure or Path("runs", "evaluate", f"{'-'.join(who)}.png")
         if figure.suffix != ".png":
             raise ValueError(f"figure: {str(figure)!r}; accepted: a path that ends in .png")
         _check_writable(figure)
@@ -112,9 +111,14 @@ class Evaluate:
             result = evaluate(
                 policy, scenario, self.episodes, first_seed, threads=self.threads, paths=self.paths, progress=progress
             )
-        summary = {"policy": self.policy, "scenario": where, **who, "seed": self.seed, **result.summary()}
+        summary = {"policy": self.policy, "scenario": where, **about, "seed": self.seed, **result.summary()}
         rate = f"{summary['success']:.1%} [{summary['low']:.1%}, {summary['high']:.1%}]"
-        save_figure(evaluation_figure(result, f"{self.policy} on {where}: {rate} of {self.episodes}"), figure)
+        save_figure(
+            evaluation_figure(
+                result, f"{' '.join([self.policy, *about.values()])} on {where}: {rate} of {self.episodes}"
+            ),
+            figure,
+        )
         if self.animation is not None:
             save_animation(film(policy, scenario, first_seed), self.animation)
         if self.json:
@@ -125,8 +129,8 @@ class Evaluate:
         if self.animation is not None:
             print(f"animation: {self.animation}")
 
-    def _policy(self) -> tuple[Any, Any, dict[str, Any]]:
-        """The policy, the world to evaluate it in, and what else is to be said of it."""
+    def _policy(self) -> tuple[Any, Any, str, dict[str, str]]:
+        """The policy, the world to evaluate it in, that world's name, and what else is to be said of the policy."""
         from gpf.navigation.agents import load_navigator
         from gpf.navigation.policies import POLICIES, make_policy
         from gpf.plume.scenario import Scenario
@@ -134,18 +138,17 @@ class Evaluate:
         if self.policy in POLICIES:
             if self.acting is not None or self.checkpoint != "last":
                 raise ValueError(
-                    f"policy: {self.policy!r} takes neither --acting nor --checkpoint; accepted: a run's folder"
+                    f"policy: {self.policy!r} with --acting or --checkpoint; accepted: the folder of a run"
                 )
-            return (
-                make_policy(self.policy),
-                Scenario.of(self.scenario or "reference"),
-                {"checkpoint": None, "acting": None},
-            )
+            where = self.scenario or "reference"
+            return make_policy(self.policy), Scenario.of(where), where, {}
         if not Path(self.policy).is_dir():
             raise ValueError(f"policy: {self.policy!r}; accepted: {', '.join(POLICIES)}, or the folder of a run")
         navigator = load_navigator(Path(self.policy), self.checkpoint, self.acting)
-        scenario = navigator.scenario if self.scenario is None else Scenario.of(self.scenario)
-        return navigator.policy, scenario, {"checkpoint": self.checkpoint, "acting": navigator.policy.acting}
+        about: dict[str, str] = {"checkpoint": self.checkpoint, "acting": navigator.policy.acting}
+        if self.scenario is None:
+            return navigator.policy, navigator.scenario, navigator.config.scenario, about
+        return navigator.policy, Scenario.of(self.scenario), self.scenario, about
 
 
 @dataclass

@@ -59,7 +59,9 @@ def training_progress(
             bar.update(task, completed=metrics["epoch"], line=line)
             if not console.is_terminal and (time.monotonic() - said > 5.0 or metrics["epoch"] == total):
                 said = time.monotonic()
-                print(f"{folder}: {metrics['epoch'] / total:.0%}, {line}", file=sys.stderr, flush=True)
+                left = metrics["seconds"] * (total / metrics["epoch"] - 1.0)
+                share = metrics["epoch"] / total
+                print(f"{folder}: {share:.0%}, {line}, {left:.0f} s left", file=sys.stderr, flush=True)
             if writer is not None:
                 _write_scalars(writer, metrics)
 
@@ -85,7 +87,7 @@ def _tensorboard_writer(folder: Path) -> Any:
 
 
 def _write_scalars(writer: Any, metrics: dict[str, Any]) -> None:
-    for name in ("success", "spl", "depth", "density", "parameters", "steps_per_second"):
+    for name in ("success", "spl", "return", "depth", "density", "parameters", "steps_per_second"):
         if metrics[name] is not None:
             writer.add_scalar(name, metrics[name], metrics["steps"])
     for name, value in (metrics["validation"] or {}).items():

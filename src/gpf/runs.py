@@ -39,7 +39,8 @@ class Run:
     @classmethod
     def create(cls, folder: Path, config: dict[str, Any]) -> "Run":
         """A new run; its folder must not exist, or be empty."""
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        leftovers = {".lock", ".config.json.new"}  # of a process that was killed before there was a run
+        if folder.exists() and (not folder.is_dir() or {path.name for path in folder.iterdir()} - leftovers):
             raise RunError(f"run: {folder} exists; accepted: a new folder, or --resume {folder}")
         folder.mkdir(parents=True, exist_ok=True)
         run = cls(folder)

@@ -53,7 +53,7 @@ def test_values_of_policies_by_hand():
 @pytest.mark.parametrize(("observation", "inputs"), [("memory", 12), ("onehot", 22)])
 def test_a_greedy_policy_takes_the_networks_best_action_for_what_the_environment_shows(observation, inputs):
     model = network(inputs)
-    policy = NetworkPolicy(FlatNetwork(model), observation, "greedy")
+    policy = NetworkPolicy(FlatNetwork(model), observation, "greedy", SHORT)
     env, raw = PlumeEnv(SHORT, observation), PlumeEnv(SHORT, "raw")
     for seed in range(3):
         policy.begin([seed], SHORT)
@@ -70,7 +70,7 @@ def test_a_greedy_policy_takes_the_networks_best_action_for_what_the_environment
 
 @pytest.mark.parametrize("acting", ["greedy", "sampled"])
 def test_what_happens_in_an_episode_does_not_depend_on_the_others(acting):
-    policy = NetworkPolicy(FlatNetwork(network(12)), "memory", acting)
+    policy = NetworkPolicy(FlatNetwork(network(12)), "memory", acting, SHORT)
     together = evaluate(policy, SHORT, 30, 100, paths=30)
     for k in (0, 7, 29):
         alone = evaluate(policy, SHORT, 1, 100 + k, paths=1)
@@ -86,9 +86,9 @@ def test_features_can_be_left_out():
         blind = network(12)
         blind.layers[0].linear.weight[:, keep == 0.0] = 0.0
     one = evaluate(
-        NetworkPolicy(FlatNetwork(model), "memory", "greedy", ("side", "place of whiff")), SHORT, 20, paths=20
+        NetworkPolicy(FlatNetwork(model), "memory", "greedy", SHORT, ("side", "place of whiff")), SHORT, 20, paths=20
     )
-    other = evaluate(NetworkPolicy(FlatNetwork(blind), "memory", "greedy"), SHORT, 20, paths=20)
+    other = evaluate(NetworkPolicy(FlatNetwork(blind), "memory", "greedy", SHORT), SHORT, 20, paths=20)
     for k in range(20):
         np.testing.assert_array_equal(one.paths[k], other.paths[k])
 
@@ -103,3 +103,25 @@ def test_features_can_be_left_out():
 def test_unknown_features_are_refused(observation, group, message):
     with pytest.raises(ValueError, match=f"^{message}"):
         kept_inputs(observation, (group,))
+
+
+def test_tokens_are_those_of_the_world_that_it_was_trained_in():
+    """`paper` and `reference` count octants in opposite directions; a network knows only those that it has learnt."""
+    policy = NetworkPolicy(FlatNetwork(network(22)), "onehot", "greedy", SHORT)
+    raw = np.random.default_rng(0).uniform(-3, 3, (200, 5)).astype(np.float32)
+    raw[:, :3] = np.abs(raw[:, :3]) * 0.01 + [0, 0, 1]
+    actions = []
+    for world in (SHORT, Scenario.of({"preset": "paper", "max_steps": 60})):
+        policy.begin(range(200), world)
+        actions.append(np.zeros(200, np.int64))
+        policy.act(raw, np.arange(200), actions[-1])
+    assert len(set(actions[0].tolist())) > 1
+    np.testing.assert_array_equal(*actions)
+
+
+def test_only_the_lanes_that_are_asked_for_act():
+    policy = NetworkPolicy(FlatNetwork(network(12)), "memory", "sampled", SHORT)
+    policy.begin(range(6), SHORT)
+    actions = np.full(6, -1)
+    policy.act(np.zeros((6, 5), np.float32), np.array([1, 4]), actions)
+    assert ((actions >= 0) == [False, True, False, False, True, False]).all()

@@ -21,7 +21,7 @@ def mean_value(values, exploration):
     return policy @ values
 
 
-def plain_return(t, rewards, values, final, ends, bootstraps, discount, trace, exploration):
+def plain_return(t, rewards, actions, values, final, ends, bootstraps, discount, trace, exploration, q_learning):
     """The lambda-return from step t on: the mixture of n-step returns, term by term."""
     n_step, discounted, weight, total = 0.0, 1.0, 1.0, 0.0
     for k in range(t, len(rewards)):
@@ -31,7 +31,7 @@ def plain_return(t, rewards, values, final, ends, bootstraps, discount, trace, e
             rest = mean_value(final[k], exploration) if bootstraps[k] else 0.0
             return total + weight * (n_step + discounted * rest)
         ahead = n_step + discounted * mean_value(values[k + 1], exploration)
-        if k == len(rewards) - 1:
+        if k == len(rewards) - 1 or (q_learning and actions[k + 1] != np.argmax(values[k + 1])):
             return total + weight * ahead
         total += weight * (1 - trace) * ahead
         weight *= trace
@@ -41,19 +41,22 @@ def plain_return(t, rewards, values, final, ends, bootstraps, discount, trace, e
 @settings(max_examples=60, deadline=None)
 @given(
     seed=st.integers(0, 1000), discount=st.floats(0, 1), trace=st.floats(0, 1), exploration=st.floats(0, 1),
-    often=st.sampled_from([0.0, 0.1, 0.5]),
+    often=st.sampled_from([0.0, 0.1, 0.5]), q_learning=st.booleans(),
 )  # fmt: skip
-def test_returns_equal_the_plain_reference(seed, discount, trace, exploration, often):
+def test_returns_equal_the_plain_reference(seed, discount, trace, exploration, often, q_learning):
     rng = np.random.default_rng(seed)
     rewards = rng.normal(size=(12, 3)).astype(np.float32)
     values, final = rng.normal(size=(13, 3, 6)).astype(np.float32), rng.normal(size=(12, 3, 6)).astype(np.float32)
     ends = rng.random((12, 3)) < often
     bootstraps = ends & (rng.random((12, 3)) < 0.5)
+    actions = np.where(rng.random((12, 3)) < 0.5, values[:-1].argmax(2), rng.integers(0, 6, (12, 3)))
     out = np.zeros((12, 3), np.float32)
-    lambda_returns(rewards, values, final, ends, bootstraps, discount, trace, exploration, out)
+    lambda_returns(
+        rewards, actions, values, final, ends, bootstraps, discount, trace, exploration, q_learning, out
+    )  # fmt: skip
     for i in range(3):
-        lane = (rewards[:, i], values[:, i], final[:, i], ends[:, i], bootstraps[:, i])
-        wanted = [plain_return(t, *lane, discount, trace, exploration) for t in range(12)]
+        lane = (rewards[:, i], actions[:, i], values[:, i], final[:, i], ends[:, i], bootstraps[:, i])
+        wanted = [plain_return(t, *lane, discount, trace, exploration, q_learning) for t in range(12)]
         np.testing.assert_allclose(out[:, i], wanted, atol=1e-4)
 
 
@@ -71,12 +74,9 @@ def exact_values(discount, exploration, q_learning):
     return values
 
 
-@pytest.mark.parametrize(("q_learning", "trace"), [(False, 0.0), (False, 0.9), (True, 0.0)])
+@pytest.mark.parametrize(("q_learning", "trace"), [(False, 0.0), (False, 0.9), (True, 0.0), (True, 0.9)])
 def test_it_finds_the_exact_values_of_a_small_problem(q_learning, trace):
-    """Four states, six actions, learnt as a table by the returns that the learner uses.
-
-    Q-learning only with one-step targets: further ahead lie random actions, of which its values want to know nothing.
-    """
+    """Four states, six actions, learnt as a table by the returns that the learner uses."""
     rng, exploration, discount = np.random.default_rng(0), 0.3, 0.9
     table, state = np.zeros((4, 6), np.float32), np.zeros(LANES, int)
     horizon = 8
@@ -93,16 +93,9 @@ def test_it_finds_the_exact_values_of_a_small_problem(q_learning, trace):
         values[horizon] = table[state]
         returns = np.zeros((horizon, LANES), np.float32)
         lambda_returns(
-            rewards,
-            values,
-            final,
-            ends,
-            np.zeros_like(ends),
-            discount,
-            trace,
-            0.0 if q_learning else exploration,
-            returns,
-        )
+            rewards, actions, values, final, ends, np.zeros_like(ends), discount, trace,
+            0.0 if q_learning else exploration, q_learning, returns,
+        )  # fmt: skip
         counts, sums = np.zeros((4, 6)), np.zeros((4, 6))
         np.add.at(counts, (states, actions), 1.0)
         np.add.at(sums, (states, actions), returns)
@@ -144,12 +137,28 @@ def test_learning_brings_values_closer_to_their_returns():
 
 
 def test_the_average_is_that_of_the_weights_after_each_rollout():
-    one = learner(averaging=0.9)
-    average = one.network.values.copy()
-    for k in range(5):
-        one.epoch(k / 5)
-        average = 0.9 * average + 0.1 * one.network.values
+    """A plain mean at first, so that the random weights at the start have no part in it; then a running one."""
+    one, seen = learner(averaging=0.75), []
+    for k in range(8):
+        one.epoch(k / 8)
+        seen.append(one.network.values.copy())
+        if k < 4:
+            np.testing.assert_allclose(one.average, np.mean(seen, axis=0), rtol=1e-4, atol=1e-6)
+            average = one.average.copy()
+        else:
+            average = 0.75 * average + 0.25 * seen[-1]
     np.testing.assert_allclose(one.average, average, rtol=1e-4, atol=1e-6)
+
+
+def test_the_average_begins_anew_where_an_event_changed_the_weights():
+    one = learner()
+    for k in range(3):
+        one.epoch(k / 3)
+    average = one.average.copy()
+    one.rebind()  # as after freezing a layer
+    np.testing.assert_array_equal(one.average, average)
+    with torch.no_grad():
+        one.model.layers[0].linear.weight[0] = 0.0  # as pruning does
     one.rebind()
     np.testing.assert_array_equal(one.average, one.network.values)
 

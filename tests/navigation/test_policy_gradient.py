@@ -64,7 +64,7 @@ def test_at_first_the_gradient_is_the_policy_gradient():
     one._loss(inputs, actions, before, advantages, returns).backward()
     mine = [p.grad.clone() for p in one.model.layers.parameters()]
     one.model.zero_grad()
-    normalised = (advantages - advantages.mean()) / advantages.std()
+    normalised = (advantages - advantages.mean()) / advantages.std(correction=0)
     log_policy = one.model(inputs)[:, :6].log_softmax(1).gather(1, actions)[:, 0]
     (-(normalised * log_policy).mean()).backward()
     for gradient, parameter in zip(mine, one.model.layers.parameters(), strict=True):

@@ -14,7 +14,7 @@ from gpf.plume.world import World
 
 pytestmark = pytest.mark.usefixtures("one_torch_thread")
 SHORT = Scenario.of({"preset": "reference", "max_steps": 25}).rewarded("search", 0.99)
-EASY = Scenario.of({"preset": "reference", "max_steps": 40, "start_distance_min": 0.6, "start_distance_max": 1.0})
+EASY = Scenario.of({"preset": "reference", "max_steps": 40, "start_distance_min": 0.52, "start_distance_max": 0.7})
 
 
 def model_of(observation, seed=0):
@@ -43,7 +43,7 @@ def test_a_rollout_is_what_the_world_and_the_network_say(observation, scenario):
         return vector.copy()
 
     seen, starts = see(), world.lanes["distance"].copy()
-    ended = 0
+    ended = found = 0
     for _ in range(3):  # the next rollout begins where this one ends
         episodes = made.collect(FlatNetwork(model))
         expected_outcomes = []
@@ -70,10 +70,11 @@ def test_a_rollout_is_what_the_world_and_the_network_say(observation, scenario):
                 starts[finished] = world.lanes["distance"][finished]
             seen = last
         ended += len(expected_outcomes)
-        mine = zip(episodes.success, episodes.steps, episodes.spl, strict=True)
-        assert [tuple(one) for one in mine] == pytest.approx(expected_outcomes)
+        found += made.successes.sum()
+        mine = np.stack([episodes.success, episodes.steps, episodes.spl], axis=1)
+        np.testing.assert_allclose(mine, np.array(expected_outcomes, float).reshape(-1, 3))
     assert ended > 10
-    assert made.successes.any() == (scenario is EASY)
+    assert (found > 0) == (scenario is EASY)
 
 
 def test_threads_change_nothing():

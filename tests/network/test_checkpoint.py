@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -278,3 +279,32 @@ def test_an_optimizer_with_parameters_from_elsewhere_is_not_saved(tmp_path):
     net = gpf.attach(model, torch.optim.Adam([*model.parameters(), *other.parameters()]))
     with pytest.raises(ValueError, match="^optimizer: 2 of its parameters are not the model's; accepted"):
         net.save(tmp_path)
+
+
+def test_what_else_belongs_to_a_training_is_saved_with_it(tmp_path):
+    net, *_ = small()
+    net.save(tmp_path, extra={"places": torch.arange(5), "step": 7, "name": "a"})
+    again = gpf.load(tmp_path, build=lambda: small()[0].detach())
+    assert torch.equal(again.extra.pop("places"), torch.arange(5))
+    assert again.extra == {"step": 7, "name": "a"}
+    assert net.extra == {}
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_an_interrupt_in_the_middle_of_saving_leaves_a_whole_checkpoint(after, tmp_path, monkeypatch):
+    net, *_ = small()
+    net.save(tmp_path)
+    replace = Path.replace
+
+    def interrupted(self, target):
+        if after:
+            replace(self, target)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "replace", interrupted)
+    net.end_epoch(1.0)
+    with pytest.raises(KeyboardInterrupt):
+        net.save(tmp_path)
+    again = gpf.load(tmp_path, build=lambda: small()[0].detach())
+    assert again.epoch == (1 if after else 0)
+    assert len(list(tmp_path.glob("*.safetensors"))) == (2 if after else 1)

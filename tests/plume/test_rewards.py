@@ -83,3 +83,29 @@ def test_a_weight_of_zero_silences_its_term():
     for _ in range(100):
         world.step(np.zeros(20, np.int64))
         assert not world.rewards.any()
+
+
+@pytest.mark.parametrize("discount", [0.9, 0.99, 0.998])
+def test_loitering_in_the_plume_is_worth_a_share_of_the_source(discount):
+    """Whiffs for ever, discounted: as much as the source in the paper, a chosen share of it in `search`."""
+    paper = Scenario().rewarded("paper")
+    assert paper.reward_whiff / (1 - 0.99) == pytest.approx(paper.reward_success)
+    for share in (0.0, 0.4):
+        ours = Scenario().rewarded("search", discount, share)
+        assert ours.reward_whiff / (1 - discount) == pytest.approx(share * ours.reward_success)
+        assert ours.shaping_discount == discount
+        assert not ours.timeout_terminates
+
+
+def test_another_reward_leaves_the_world_as_it_is():
+    hard = Scenario.of({"preset": "reference", "sensor_noise": 0.01})
+    for reward in ("paper", "reference"):
+        changed, preset = hard.rewarded(reward), Scenario.preset(reward)
+        assert (changed.sensor_noise, changed.start_distance_max) == (0.01, hard.start_distance_max)
+        assert changed.reward_success == preset.reward_success
+        assert changed.timeout_terminates == preset.timeout_terminates
+        assert changed.shaping_discount == preset.shaping_discount
+    with pytest.raises(ValueError, match="^reward: 'gold'; accepted: paper, reference, search$"):
+        hard.rewarded("gold")
+    with pytest.raises(ValueError, match="^loitering: 1.0; accepted: at least 0, below 1"):
+        hard.rewarded("search", 0.99, 1.0)

@@ -32,12 +32,21 @@ def kept_inputs(observation: str, without: tuple[str, ...] = ()) -> NDArray[np.f
 class NetworkPolicy:
     """A trained network as a policy: it makes its inputs from raw observations, as a robot would.
 
-    Every episode draws from a stream of its own, so that what happens in it does not depend on the others.
+    Tokens are those of the world that it was trained in, `tokenizer`, whatever world it acts in. Every episode draws
+    from a stream of its own, so that what happens in it does not depend on the others.
     """
 
-    def __init__(self, network: FlatNetwork, observation: str, acting: Acting, without: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        network: FlatNetwork,
+        observation: str,
+        acting: Acting,
+        tokenizer: Scenario,
+        without: tuple[str, ...] = (),
+    ) -> None:
         self.network, self.observation, self.acting = network, observation, acting
         self.keep = kept_inputs(observation, without)
+        self._tokenizer = tokenizer.row()
         self._activations = network.activations()[0]
         self._table = output_table(network) if observation == "onehot" else NO_TABLE
 
@@ -52,21 +61,24 @@ class NetworkPolicy:
         """Choose actions in the lanes given by their indices; raw observations of all lanes have shape (n, 5)."""
         network = self.network
         _act(
-            lanes, self._row, raw, self._memories, self._streams, self.observation == "memory", self.keep,
-            0.0 if self.acting == "greedy" else SAMPLED, network.layers, network.values, self._activations,
+            lanes, self._tokenizer, self._row, raw, self._memories, self._streams, self.observation == "memory",
+            self.keep, 0.0 if self.acting == "greedy" else SAMPLED, network.layers, network.values, self._activations,
             self._table, actions,
         )  # fmt: skip
 
 
 @kernel
-def _act(lanes, p, raw, memories, streams, remembers, keep, exploration, layers, values, activations, table, actions):
+def _act(
+    lanes, tokenizer, p, raw, memories, streams, remembers, keep, exploration, layers, values, activations, table,
+    actions,
+):  # fmt: skip
     inputs = np.empty(len(keep), np.float32)
     outputs = np.empty(layers[-1].outputs, np.float32)
     tokens = np.empty(3, np.int64)
     for n in range(len(lanes)):
         i = lanes[n]
-        tokens[0], tokens[1] = level(p, raw[i, 0]), level(p, raw[i, 1])
-        tokens[2] = octant(p, raw[i, 2], raw[i, 3], raw[i, 4])
+        tokens[0], tokens[1] = level(tokenizer, raw[i, 0]), level(tokenizer, raw[i, 1])
+        tokens[2] = octant(tokenizer, raw[i, 2], raw[i, 3], raw[i, 4])
         write_inputs(remembers, keep, p, tokens, raw[i], memories[i], inputs)
         respond(layers, values, activations, table, tokens, inputs, outputs)
         actions[i] = explore(outputs, exploration, streams[i])

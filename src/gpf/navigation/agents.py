@@ -117,9 +117,9 @@ def read_run_config(folder: Path) -> tuple[Config, Scenario]:
         ) from None
 
 
-def load_network(folder: Path, config: Config) -> GrowPruneFreeze:
+def load_network(folder: Path, config: Config, restore_random: bool = False) -> GrowPruneFreeze:
     """The network of a checkpoint, which must be of this configuration."""
-    net = gpf.load(folder, build=lambda: make_model(config))
+    net = gpf.load(folder, build=lambda: make_model(config), restore_random=restore_random)
     for name in ("observation", "learner"):
         if net.extra.get(name) != getattr(config, name):
             raise CheckpointError(
@@ -132,14 +132,17 @@ def load_network(folder: Path, config: Config) -> GrowPruneFreeze:
 def load_navigator(folder: Path, checkpoint: CheckpointName = "last", acting: Acting | None = None) -> Navigator:
     """The navigator of a run, ready to act."""
     config, scenario = read_run_config(folder)
-    net = load_network(folder / "checkpoints" / checkpoint, config)
+    with torch.random.fork_rng():  # the network that is built draws random weights, which are then replaced
+        net = load_network(folder / "checkpoints" / checkpoint, config)
     model: Any = net.model
     network = FlatNetwork(model)
     if "average" in net.extra:
         network.values[...] = net.extra["average"].numpy()
     if acting == "sampled" and config.learner != "policy-gradient":
         raise ValueError(f"acting: 'sampled'; accepted by a navigator of --learner {config.learner}: greedy")
-    policy = NetworkPolicy(network, vars(config)["observation"], acting or vars(config)["acting"], config.without)
+    policy = NetworkPolicy(
+        network, vars(config)["observation"], acting or vars(config)["acting"], scenario, config.without
+    )
     return Navigator(net, policy, config, scenario)
 
 

@@ -6,13 +6,15 @@ The command line reads this module before it knows what it will do, so heavy imp
 import dataclasses
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 if TYPE_CHECKING:
     from gpf.network import Rules
 
 Acting = Literal["greedy", "sampled"]
 """`greedy` takes the action of greatest output, `sampled` draws one from the softmax of the outputs."""
+Observation = Literal["memory", "onehot"]
+Reward = Literal["search", "paper", "reference"]
 LearnerName = Literal["policy-gradient", "parallel", "online"]
 
 DEFAULTS: dict[str, dict[str, Any]] = {
@@ -24,12 +26,12 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "parallel": {
         "observation": "onehot", "reward": "search", "loitering": 0.8, "acting": "greedy", "steps": 6_000_000,
         "learning_rate": 1e-3, "discount": 0.995, "trace": 0.95, "lanes": 128, "horizon": 64, "passes": 2,
-        "minibatch": 1024, "gradient_clip": 10.0, "q_learning": False, "layer_norm": True, "averaging": 0.99,
+        "minibatch": 1024, "gradient_clip": 10.0, "layer_norm": True, "averaging": 0.99,
         "exploration_end": 0.02,
     },
     "online": {
         "observation": "onehot", "reward": "reference", "loitering": 0.0, "acting": "greedy", "episodes": 4500,
-        "learning_rate": 1e-3, "discount": 0.99, "gradient_clip": 1.0, "q_learning": False, "exploration_end": 0.05,
+        "learning_rate": 1e-3, "discount": 0.99, "gradient_clip": 1.0, "exploration_end": 0.05,
         "exploration_decay": 0.9995,
     },
 }  # fmt: skip
@@ -42,18 +44,19 @@ WITH_MEMORY: dict[str, dict[str, Any]] = {
 
 RULES: dict[str, dict[str, Any]] = {
     "policy-gradient": {
-        "warmup": 40, "grow_patience": 10, "grow_threshold": 0.01, "grow_trial": 60, "max_depth": 3,
+        "warmup": 10, "grow_patience": 10, "grow_threshold": 0.01, "grow_trial": 60, "max_depth": 3,
         "weight_threshold": 0.1, "belief_increment": 0.01, "prune_patience": 60, "belief_threshold": 0.5,
         "saliency": "magnitude", "saliency_threshold": 0.1, "freeze_patience": 30, "freeze_delta": 0.0015,
     },
     "parallel": {
-        "warmup": 60, "grow_patience": 20, "grow_threshold": 0.05, "max_depth": 2,
+        "grow_patience": 20, "grow_threshold": 0.05, "max_depth": 2,
         "weight_threshold": 0.1, "belief_increment": 0.01, "prune_patience": 60, "belief_threshold": 0.5,
         "saliency": "magnitude", "saliency_threshold": 0.1, "freeze_patience": 30, "freeze_delta": 0.0015,
     },
     "online": {},
 }  # fmt: skip
-"""Where each learner's `gpf.Rules` differ from `Rules.plume()`; an epoch is a rollout, or an episode online."""
+"""Where each learner's `gpf.Rules` differ from `Rules.plume()`; an epoch is a rollout, or an episode online,
+once there is a metric."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,11 +65,11 @@ class Config:
 
     learner: LearnerName = "policy-gradient"
     """`policy-gradient` (PPO), `parallel` (Expected SARSA in many lanes) or `online` (the paper's protocol)."""
-    observation: Literal["memory", "onehot"] | None = None
+    observation: Observation | None = None
     """What the network sees: 12 features of the recent past, or the paper's 22 zeros and ones."""
     scenario: str = "reference"
     """Where: a preset (paper, reference) or a path to a scenario's .json file."""
-    reward: Literal["search", "paper", "reference"] | None = None
+    reward: Reward | None = None
     """What is paid while learning; evaluations count only whether, and how fast, the source was found."""
     loitering: float | None = None
     """With reward `search`: what staying in the plume for ever is worth, as a share of the source."""
@@ -86,7 +89,7 @@ class Config:
     """Units of a hidden layer."""
     layer_norm: bool | None = None
     """Whether the first hidden layer is normalised (parallel)."""
-    q_learning: bool | None = None
+    q_learning: bool = False
     """Whether targets take the best next action, Q-learning, and not the policy's mean, Expected SARSA."""
     without: tuple[str, ...] = ()
     """Groups of memory features to do without, to see what they are worth."""
@@ -132,6 +135,8 @@ class Config:
                 takers = ", ".join(other for other, settings in DEFAULTS.items() if name in settings)
                 raise ValueError(f"{name}: {value}; accepted: only with --learner {takers}, not {self.learner}")
             filled[name] = defaults.get(name) if value is None else value
+        if filled["reward"] != "search" and self.loitering is None:
+            filled["loitering"] = 0.0
         config = dataclasses.replace(self, **filled)
         config._check()
         return config
@@ -141,6 +146,9 @@ class Config:
         from gpf.navigation.evaluate import BLOCK
         from gpf.navigation.rollouts import LANES_OF_A_SEED
 
+        for name, kind in (("observation", Observation), ("reward", Reward), ("acting", Acting)):
+            if getattr(self, name) not in get_args(kind):
+                raise ValueError(f"{name}: {getattr(self, name)!r}; accepted: {', '.join(get_args(kind))}")
         for name in ("steps", "episodes", "depth", "width", "lanes", "horizon", "passes", "minibatch"):
             value = getattr(self, name)
             if value is not None and value < 1:
@@ -157,6 +165,10 @@ class Config:
             value = getattr(self, name)
             if value is not None and not 0.0 <= value < float("inf"):
                 raise ValueError(f"{name}: {value}; accepted: a number of at least 0")
+        if self.averaging == 1.0:
+            raise ValueError("averaging: 1.0; accepted: below 1, or the first weights would act for ever")
+        if self.q_learning and self.learner == "policy-gradient":
+            raise ValueError("q_learning: True; accepted: only with --learner parallel, online, not policy-gradient")
         if self.loitering and self.reward != "search":
             raise ValueError(f"loitering: {self.loitering}; accepted: only with --reward search, not {self.reward}")
         if self.acting == "sampled" and self.learner != "policy-gradient":
@@ -166,7 +178,12 @@ class Config:
         if self.rules and not self.gpf:
             raise ValueError(f"rules: {self.rules}; accepted: only with --gpf")
         kept_inputs(vars(self)["observation"], self.without)
-        network_rules(self)
+        deepest = network_rules(self).max_depth
+        if self.gpf and deepest is not None and self.depth >= deepest:
+            raise ValueError(
+                f"depth: {self.depth}; accepted: less than the rules' max_depth, {deepest}, or --no-gpf,"
+                " for nothing could grow and nothing be pruned"
+            )
 
     @property
     def epochs(self) -> int:

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from gpf.navigation.acting import expected
+from gpf.navigation.acting import expected, greedy
 from gpf.navigation.flat import FlatNetwork
 from gpf.navigation.rollouts import Episodes, Rollouts
 from gpf.network import MLP, GrowPruneFreeze
@@ -31,13 +31,13 @@ class Settings:
     """How often each rollout is learnt from."""
     minibatch: int = 1024
     gradient_clip: float = 10.0
-    """Greatest norm of the gradient."""
+    """Greatest norm of the gradient; 0 for no clipping."""
     q_learning: bool = False
     """Whether returns take the best next action (Q-learning) or the policy's mean (Expected SARSA)."""
     averaging: float = 0.99
-    """Share of the old average in the running average of the weights, per rollout; the average is what acts when
-    learning is over. 0 for no averaging."""
-    exploration_end: float = 0.05
+    """Share of the old average in the running average of the weights, per rollout, once it has gone on for long; the
+    average is what acts when learning is over. 0 for no averaging."""
+    exploration_end: float = 0.02
     """Share of random actions in the end; it is 1 at first."""
     exploration_share: float = 0.5
     """Share of the training over which random actions become fewer."""
@@ -49,12 +49,20 @@ class ParallelLearner:
     def __init__(self, model: MLP, optimizer: torch.optim.Optimizer, rollouts: Rollouts, settings: Settings) -> None:
         self.model, self.optimizer, self.rollouts, self.settings = model, optimizer, rollouts, settings
         self.returns = np.zeros(rollouts.rewards.shape, np.float32)
-        self.rebind()
+        self.averaged = 0  # rollouts in the average
+        self.network = FlatNetwork(model)
+        self.average = self.network.values.copy()
+        self._learnt = self.average.copy()  # the weights as the last epoch left them
 
     def rebind(self, net: GrowPruneFreeze | None = None) -> None:
-        """Take over the network as it is now; needed after every event. The average begins anew."""
+        """Take over the network as it is now; needed after every event.
+
+        The average begins anew if the event has changed the weights; freezing does not.
+        """
         self.network = FlatNetwork(self.model)
-        self.average = self.network.values.copy()
+        if not np.array_equal(self._learnt, self.network.values):
+            self.averaged = 0
+            self.average = self.network.values.copy()
 
     def epoch(self, progress: float) -> Episodes:
         """Collect a rollout and learn from it; `progress` is the share of the training that is over."""
@@ -64,23 +72,28 @@ class ParallelLearner:
         exploration = 1.0 - (1.0 - s.exploration_end) * min(1.0, progress / s.exploration_share)
         episodes = self.rollouts.collect(self.network, exploration)
         self.learn(exploration)
-        self.average += (1.0 - s.averaging) * (self.network.values - self.average)
+        self._learnt = self.network.values.copy()
+        self.averaged += 1
+        self.average += max(1.0 - s.averaging, 1.0 / self.averaged) * (self.network.values - self.average)
         return episodes
 
     def state(self) -> dict[str, NDArray]:
         """Everything but the network on which the next epoch depends."""
-        return {**self.rollouts.state(), "average": self.average}
+        return {**self.rollouts.state(), "average": self.average, "averaged": np.array(self.averaged)}
 
     def restore(self, state: dict[str, NDArray]) -> None:
         """Go on from a state."""
         self.rollouts.restore(state)
         self.average[...] = state["average"]
+        self.averaged = int(state["averaged"])
+        self._learnt = self.network.values.copy()
 
     def learn(self, exploration: float) -> None:
         """Several passes of gradient steps over the last rollout."""
         r, s = self.rollouts, self.settings
         lambda_returns(
             r.rewards,
+            r.actions,
             r.outputs,
             r.final,
             r.ends,
@@ -88,6 +101,7 @@ class ParallelLearner:
             s.discount,
             s.trace,
             0.0 if s.q_learning else exploration,
+            s.q_learning,
             self.returns,
         )
         flat = r.steps
@@ -99,15 +113,17 @@ class ParallelLearner:
                 loss = nn.functional.mse_loss(self.model(inputs[batch]).gather(1, actions[batch])[:, 0], returns[batch])
                 self.optimizer.zero_grad()
                 loss.backward()
-                nn.utils.clip_grad_norm_(self.model.parameters(), s.gradient_clip)
+                if s.gradient_clip:
+                    nn.utils.clip_grad_norm_(self.model.parameters(), s.gradient_clip)
                 self.optimizer.step()
 
 
 @kernel
-def lambda_returns(rewards, values, final, ends, bootstraps, discount, trace, exploration, out):
+def lambda_returns(rewards, actions, values, final, ends, bootstraps, discount, trace, exploration, q_learning, out):
     """Write the lambda-returns of an epsilon-greedy policy, for action values of shape (T + 1, n, actions).
 
-    An episode that only ran out of time goes on with the values of its last state; one that truly ended does not.
+    An episode that only ran out of time goes on with the values of its last state; one that truly ended does not. The
+    returns of Q-learning do not look beyond an action that was not the best one (Watkins 1989).
     """
     for i in range(rewards.shape[1]):
         following = 0.0
@@ -116,7 +132,7 @@ def lambda_returns(rewards, values, final, ends, bootstraps, discount, trace, ex
                 ahead = expected(final[t, i], exploration) if bootstraps[t, i] else 0.0
             else:
                 ahead = expected(values[t + 1, i], exploration)
-                if t + 1 < len(rewards):
+                if t + 1 < len(rewards) and not (q_learning and actions[t + 1, i] != greedy(values[t + 1, i])):
                     ahead += trace * (following - ahead)
             following = rewards[t, i] + discount * ahead
             out[t, i] = following

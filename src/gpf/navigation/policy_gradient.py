@@ -37,7 +37,7 @@ class Settings:
     value_weight: float = 0.05
     """Weight of the value's squared error."""
     gradient_clip: float = 0.5
-    """Greatest norm of the gradient."""
+    """Greatest norm of the gradient; 0 for no clipping."""
 
 
 class PolicyGradientLearner:
@@ -100,7 +100,8 @@ class PolicyGradientLearner:
                 loss = self._loss(inputs[batch], actions[batch], before[batch], advantages[batch], returns[batch])
                 self.optimizer.zero_grad()
                 loss.backward()
-                torch.nn.utils.clip_grad_norm_(self.model.parameters(), s.gradient_clip)
+                if s.gradient_clip:
+                    torch.nn.utils.clip_grad_norm_(self.model.parameters(), s.gradient_clip)
                 self.optimizer.step()
 
     def _loss(self, inputs: Tensor, actions: Tensor, before: Tensor, advantages: Tensor, returns: Tensor) -> Tensor:
@@ -108,7 +109,7 @@ class PolicyGradientLearner:
         outputs = self.model(inputs)
         log_policy = outputs[:, : len(ACTIONS)].log_softmax(1)
         ratio = (log_policy.gather(1, actions)[:, 0] - before).exp()
-        advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
+        advantages = (advantages - advantages.mean()) / (advantages.std(correction=0) + 1e-8)
         gain = torch.min(ratio * advantages, ratio.clamp(1.0 - s.clip, 1.0 + s.clip) * advantages).mean()
         entropy = -(log_policy.exp() * log_policy).sum(1).mean()
         error = (outputs[:, -1] - returns).square().mean()

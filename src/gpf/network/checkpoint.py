@@ -87,9 +87,12 @@ def _save(net: GrowPruneFreeze, folder: Path, optimizer: bool, extra: dict[str, 
         _write(folder / name, data)
         _write(folder / f"{name}.json", json.dumps(manifest).encode())
         (folder / f"{name}.json").replace(folder / MANIFEST)
-    except BaseException:
-        for leftover in (folder / name, folder / f"{name}.json"):
-            leftover.unlink(missing_ok=True)
+    except BaseException:  # an interrupt may come just after the replacement, which then counts
+        if (folder / f"{name}.json").exists() or not (folder / MANIFEST).exists():
+            for leftover in (folder / name, folder / f"{name}.json"):
+                leftover.unlink(missing_ok=True)
+        elif json.loads((folder / MANIFEST).read_text())["tensors"]["file"] != name:
+            (folder / name).unlink(missing_ok=True)
         raise
     for old in folder.glob("tensors-*"):
         if old.name != name:

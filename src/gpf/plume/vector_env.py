@@ -136,7 +136,8 @@ class PlumeVectorEnv(VectorEnv[NDArray[Any], NDArray[np.int64], NDArray[Any]]):
             lane = int(np.argmin(world.lanes["running"]))
             raise gymnasium.error.ResetNeeded(f"step: the episode of lane {lane} is over; reset it by reset_mask first")
         world.step(actions, restart=True)
-        self._memory.forget(np.flatnonzero(world.lanes["step"] == 0))
+        if self.observation == "memory":
+            self._memory.forget(np.flatnonzero(world.lanes["step"] == 0))
         observations = self._observe()
         ends = self._begin_anew(observations) if self._mode is AutoresetMode.SAME_STEP else {}
         if self.render_mode is not None:
@@ -152,6 +153,13 @@ class PlumeVectorEnv(VectorEnv[NDArray[Any], NDArray[np.int64], NDArray[Any]]):
             raise ValueError(
                 f"sensor_saturation: {new.sensor_saturation}; accepted: at most {strongest}, on which the observation"
                 " space was built"
+            )
+        walk = new.speed * new.time_step * new.max_steps
+        farthest = float(max(self.world.rows["stride"] * self.world.rows["max_steps"]))
+        if self.observation == "memory" and walk > farthest * (1 + 1e-9):
+            raise ValueError(
+                f"max_steps: {new.max_steps} is a walk of {walk:g} m; accepted: at most {farthest:g} m, on which the"
+                " observation space was built"
             )
         self.world.set_scenario(new, lanes)
 

@@ -7,6 +7,7 @@ in nothing but `Rules`: those of the second let nothing happen.
 import dataclasses
 import importlib.metadata
 import json
+import shlex
 import signal
 import threading
 import time
@@ -29,11 +30,11 @@ from gpf.navigation.agents import (
     make_network,
     read_run_config,
 )
-from gpf.navigation.config import Config
+from gpf.navigation.config import Config, network_rules
 from gpf.navigation.evaluate import BLOCK, HELD_OUT, VALIDATION, Evaluation, evaluate
 from gpf.navigation.rollouts import Episodes
 from gpf.plume.scenario import Scenario
-from gpf.runs import Run, write_json
+from gpf.runs import Run, RunError, read_log, write_json
 
 EPOCHS_IN_A_ROUND = {"policy-gradient": 8, "parallel": 8, "online": 100}
 """After a round there are a line of metrics and a checkpoint; a killed run loses no more than one."""
@@ -62,18 +63,37 @@ class Training:
         self.run, self.threads = run, threads
         self.config, self.world = read_run_config(run.folder)
         last = run.checkpoint("last")
-        resumed = (last / "manifest.json").exists()
-        self.net = load_network(last, self.config) if resumed else make_network(self.config)
-        self.learner = make_learner(self.config, self.world, self.net, threads)
         self.progress: dict[str, Any] = {
             "round": 0, "epoch": 0, "steps": 0, "episodes": 0, "seconds": 0.0,
             "recent": [], "validation": None, "best": None,
         }  # fmt: skip
-        if resumed:
-            self.progress = self.net.extra["progress"]
-            state = {name: self.net.extra[f"learner/{name}"] for name in self.learner.state()}
-            self.learner.restore(from_bytes(state, self.learner.state()))
+        if (last / "manifest.json").exists():
+            self.net = load_network(last, self.config, restore_random=True)
+            self.learner = make_learner(self.config, self.world, self.net, threads)
+            self._restore(last)
+        else:
+            self._check_unbegun()
+            self.net = make_network(self.config)
+            self.learner = make_learner(self.config, self.world, self.net, threads)
         run.drop_after(self.progress["round"])
+
+    def _restore(self, checkpoint: Path) -> None:
+        """Go on from what the checkpoint says beside the network."""
+        extra, state = self.net.extra, self.learner.state()
+        try:
+            self.learner.restore(from_bytes({name: extra[f"learner/{name}"] for name in state}, state))
+            self.progress = {name: extra["progress"][name] for name in self.progress}
+        except (KeyError, ValueError, TypeError) as error:
+            raise RunError(
+                f"run: {checkpoint} does not fit its run ({type(error).__name__}: {error});"
+                " accepted: the last checkpoint, as this run wrote it"
+            ) from None
+
+    def _check_unbegun(self) -> None:
+        """Refuse to begin anew where there is more than a killed first round can have left."""
+        later = [line for line in read_log(self.run.folder, "metrics") if line["round"] > 1]
+        if later or (self.run.folder / "result.json").exists():
+            raise RunError(f"run: {self.run.checkpoint('last')} is missing; accepted: a run with its last checkpoint")
 
     @property
     def over(self) -> bool:
@@ -84,6 +104,7 @@ class Training:
         """Learn for one round, write its lines and its checkpoint, and return its metrics."""
         config, now, started = self.config, self.progress, time.perf_counter()
         events: list[dict[str, Any]] = []
+        returns: list[float] = []
         steps_before, seconds_before = now["steps"], now["seconds"]
         for _ in range(min(EPOCHS_IN_A_ROUND[config.learner], config.epochs - now["epoch"])):
             episodes = self.learner.epoch(now["epoch"] / config.epochs)
@@ -91,15 +112,18 @@ class Training:
             now["episodes"] += len(episodes.success)
             now["steps"] += self._steps_of(episodes)
             now["recent"] = self._recent(episodes)
-            happened = self.net.end_epoch(self._metric())
+            returns += episodes.returns.tolist()
+            metric = self._metric()
+            happened = [] if metric is None else self.net.end_epoch(metric)
             if happened:
                 self.learner.rebind(self.net)
                 events += [{"round": now["round"] + 1, "steps": now["steps"], **event.to_json()} for event in happened]
         now["round"] += 1
+        self._check_finite()
         due = now["round"] % ROUNDS_BETWEEN_VALIDATIONS[config.learner] == 0 or self.over
         validation = self._validate() if due else None
         now["seconds"] += time.perf_counter() - started
-        metrics = self._metrics(validation)
+        metrics = {**self._metrics(validation), "return": float(np.mean(returns)) if returns else None}
         metrics["steps_per_second"] = (now["steps"] - steps_before) / (now["seconds"] - seconds_before)
         self.run.append("metrics", [metrics])
         self.run.append("events", events)
@@ -114,7 +138,7 @@ class Training:
         network = self.learner.network
         if (average := getattr(self.learner, "average", None)) is not None:
             network = network.with_values(average)
-        return NetworkPolicy(network, values["observation"], values["acting"], self.config.without)
+        return NetworkPolicy(network, values["observation"], values["acting"], self.world, self.config.without)
 
     def _steps_of(self, episodes: Any) -> int:
         values = vars(self.config)
@@ -134,12 +158,22 @@ class Training:
         outcomes = zip(episodes.success.tolist(), episodes.spl.tolist(), strict=True)
         return [*self.progress["recent"], *outcomes][-RECENT:]
 
-    def _metric(self) -> float:
-        """What growth looks at: SPL of the recent episodes; online, as in the paper, success of the last validation."""
+    def _metric(self) -> float | None:
+        """What growth looks at: SPL of the recent episodes; online, as in the paper, success of the last validation.
+
+        None while there is none; GPF's epochs begin with the first.
+        """
         if self.config.learner == "online":
-            return float(self.progress["validation"]["success"]) if self.progress["validation"] else 0.0
+            return None if self.progress["validation"] is None else float(self.progress["validation"]["success"])
         recent = self.progress["recent"]
-        return float(np.mean([spl for _, spl in recent])) if len(recent) == RECENT else 0.0
+        return float(np.mean([spl for _, spl in recent])) if len(recent) == RECENT else None
+
+    def _check_finite(self) -> None:
+        if not np.isfinite(self.learner.network.values).all():
+            raise RuntimeError(
+                f"learning_rate: {self.config.learning_rate}; the weights are no numbers any more after"
+                f" {self.progress['steps']:,} steps; accepted: a lower one"
+            )
 
     def _validate(self) -> dict[str, Any]:
         """How the navigator does on episodes that it does not learn from, but that choices may be made on."""
@@ -152,7 +186,7 @@ class Training:
         return self.progress["validation"]
 
     def _is_best(self, validation: dict[str, Any]) -> bool:
-        rank = [validation["success"], -(validation["mean_steps"] or float("inf"))]
+        rank = [validation["success"], -(validation["mean_steps"] or self.world.max_steps)]
         if self.progress["best"] is not None and rank <= self.progress["best"]:
             return False
         self.progress["best"] = rank
@@ -188,12 +222,15 @@ def create_run(folder: Path, config: Config) -> Run:
     """A new run folder for a configuration."""
     config = config.resolved()
     world = Scenario.of(config.scenario)
+    values = vars(config)
+    world.rewarded(values["reward"], values["discount"], values["loitering"])  # what is refused leaves no folder behind
     versions = {"gpf": _version("gpf-networks"), **{name: _version(name) for name in ("torch", "numpy", "numba")}}
     return Run.create(
         folder,
         {
             "task": "plume",
             "config": dataclasses.asdict(config),
+            "rules": dataclasses.asdict(network_rules(config)),
             "world": json.loads(world.to_json()),
             "versions": versions,
         },
@@ -205,14 +242,28 @@ def train(run: Run, threads: int | None = None, report: Report = lambda metrics:
 
     Ctrl-C ends the current round, saves, and raises `Interrupted`; a second one ends at once, and loses that round.
     """
+    check_threads(threads)
+    go_on = f"saved; go on with: gpf train --resume {shlex.quote(str(run.folder))}"
+    before = torch.get_num_threads()
     torch.set_num_threads(1)  # the networks are so small that a second thread only waits
-    training = Training(run, threads)
-    with _interruptible() as asked_to_stop:
-        while not training.over:
-            report(training.round())
-            if asked_to_stop.is_set() and not training.over:
-                raise Interrupted(f"saved; go on with: gpf train --resume {run.folder}")
-    return finish(run, threads)
+    try:
+        training = Training(run, threads)
+        with _interruptible() as asked_to_stop:
+            while not training.over:
+                report(training.round())
+                if asked_to_stop.is_set():
+                    raise Interrupted(go_on)
+        return finish(run, threads)
+    except KeyboardInterrupt:
+        raise Interrupted(go_on) from None
+    finally:
+        torch.set_num_threads(before)
+
+
+def check_threads(threads: int | None) -> None:
+    """Refuse a number of threads that there cannot be."""
+    if threads is not None and threads < 1:
+        raise ValueError(f"threads: {threads}; accepted: at least 1")
 
 
 def finish(run: Run, threads: int | None = None) -> dict[str, Any]:
@@ -225,9 +276,10 @@ def finish(run: Run, threads: int | None = None) -> dict[str, Any]:
         results[name] = {}
         for acting in ("greedy", "sampled") if config.learner == "policy-gradient" else ("greedy",):
             navigator = load_navigator(run.folder, name, acting)
-            held_out = evaluate_held_out(navigator, EPISODES, threads, paths=PATHS)
+            stood_behind = name == "last" and acting == config.acting
+            held_out = evaluate_held_out(navigator, EPISODES, threads, paths=PATHS if stood_behind else 0)
             results[name][acting] = held_out.summary()
-            if name == "last" and acting == config.acting:
+            if stood_behind:
                 shape, progress = navigator.net.shape(), navigator.net.extra["progress"]
                 shown = held_out
     summary = results["last"][vars(config)["acting"]]
