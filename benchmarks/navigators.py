@@ -1,6 +1,7 @@
 """How well the navigators find the source: every learner, both observations, both worlds, many seeds.
 
-    python benchmarks/navigators.py [--seeds 10] [--jobs 2] [--runs runs/navigators] [--write]
+    python benchmarks/navigators.py [--seeds 10] [--scenarios reference paper] [--jobs 2]
+                                    [--runs runs/navigators] [--write]
 
 Each run is evaluated at its last checkpoint in 2,000 held-out episodes of its own. Finished runs are kept in --runs and
 not repeated. `--write` puts the tables into docs/navigators.md.
@@ -41,13 +42,14 @@ def main() -> None:
     """Train what is missing, and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--scenarios", nargs="+", default=["reference", "paper"])
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--runs", type=Path, default=Path("runs/navigators"))
     parser.add_argument("--write", action="store_true", help="put the tables into docs/navigators.md")
     arguments = parser.parse_args()
     seeds = range(arguments.seeds)
     tables = {
-        "navigators": navigators_table(arguments.runs, seeds, arguments.jobs),
+        "navigators": navigators_table(arguments.runs, arguments.scenarios, seeds, arguments.jobs),
         "growth": growth_table(arguments.runs, seeds[:5], arguments.jobs),
     }
     for name, text in tables.items():
@@ -56,11 +58,11 @@ def main() -> None:
             insert("docs/navigators.md", name, text)
 
 
-def navigators_table(runs: Path, seeds: range, jobs: int) -> str:
-    """All agents in both worlds."""
+def navigators_table(runs: Path, scenarios: list[str], seeds: range, jobs: int) -> str:
+    """All agents in all worlds."""
     wanted = {
         folder(runs, scenario, agent, seed): dataclasses.replace(config, scenario=scenario, seed=seed)
-        for scenario in ("reference", "paper")
+        for scenario in scenarios
         for agent, config in AGENTS.items()
         for seed in seeds
     }
@@ -69,7 +71,7 @@ def navigators_table(runs: Path, seeds: range, jobs: int) -> str:
         "| scenario | agent | success: IQM [95 %] | worst seed | mean steps | SPL | depth | density |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    for scenario in ("reference", "paper"):
+    for scenario in scenarios:
         for agent in AGENTS:
             chosen = [results[folder(runs, scenario, agent, seed)] for seed in seeds]
             lines.append(f"| {scenario} | {agent} | {row(chosen)} |")
