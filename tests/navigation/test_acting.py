@@ -50,7 +50,7 @@ def test_values_of_policies_by_hand():
     assert expected(values, 0.3) == pytest.approx(0.7 * 5.0 + 0.3 * 12.0 / 6)
 
 
-@pytest.mark.parametrize(("observation", "inputs"), [("memory", 12), ("onehot", 22)])
+@pytest.mark.parametrize(("observation", "inputs"), [("memory", 14), ("onehot", 22)])
 def test_a_greedy_policy_takes_the_networks_best_action_for_what_the_environment_shows(observation, inputs):
     model = network(inputs)
     policy = NetworkPolicy(FlatNetwork(model), observation, "greedy", SHORT)
@@ -70,7 +70,7 @@ def test_a_greedy_policy_takes_the_networks_best_action_for_what_the_environment
 
 @pytest.mark.parametrize("acting", ["greedy", "sampled"])
 def test_what_happens_in_an_episode_does_not_depend_on_the_others(acting):
-    policy = NetworkPolicy(FlatNetwork(network(12)), "memory", acting, SHORT)
+    policy = NetworkPolicy(FlatNetwork(network(14)), "memory", acting, SHORT)
     together = evaluate(policy, SHORT, 30, 100, paths=30)
     for k in (0, 7, 29):
         alone = evaluate(policy, SHORT, 1, 100 + k, paths=1)
@@ -81,9 +81,9 @@ def test_what_happens_in_an_episode_does_not_depend_on_the_others(acting):
 def test_features_can_be_left_out():
     keep = kept_inputs("memory", ("side", "place of whiff"))
     assert {NAMES[i] for i in np.flatnonzero(keep == 0.0)} == {"side", "whiff_across", "whiff_upwind"}
-    model = network(12)
+    model = network(14)
     with torch.no_grad():
-        blind = network(12)
+        blind = network(14)
         blind.layers[0].linear.weight[:, keep == 0.0] = 0.0
     one = evaluate(
         NetworkPolicy(FlatNetwork(model), "memory", "greedy", SHORT, ("side", "place of whiff")), SHORT, 20, paths=20
@@ -120,7 +120,7 @@ def test_tokens_are_those_of_the_world_that_it_was_trained_in():
 
 
 def test_only_the_lanes_that_are_asked_for_act():
-    policy = NetworkPolicy(FlatNetwork(network(12)), "memory", "sampled", SHORT)
+    policy = NetworkPolicy(FlatNetwork(network(14)), "memory", "sampled", SHORT)
     policy.begin(range(6), SHORT)
     actions = np.full(6, -1)
     policy.act(np.zeros((6, 5), np.float32), np.array([1, 4]), actions)

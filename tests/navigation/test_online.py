@@ -155,7 +155,7 @@ def torch_episode(net, world, chance, exploration, settings, observation):
 @pytest.mark.parametrize("preset", ["paper", "reference"])
 @pytest.mark.parametrize("observation", ["onehot", "memory"])
 def test_an_episode_equals_the_same_protocol_in_torch(q_learning, preset, observation):
-    fused, plain = attached(2, False, False, 22 if observation == "onehot" else 12)
+    fused, plain = attached(2, False, False, 22 if observation == "onehot" else 14)
     settings = Settings(q_learning=q_learning)
     scenario = Scenario.of({"preset": preset, "max_steps": 150})
     learner = OnlineLearner(fused.model, fused.optimizer, scenario, settings, 5, observation)

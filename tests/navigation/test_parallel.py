@@ -106,7 +106,7 @@ def test_it_finds_the_exact_values_of_a_small_problem(q_learning, trace):
 
 def learner(observation="onehot", **settings_):
     torch.manual_seed(1)
-    model = gpf.MLP(22 if observation == "onehot" else 12, 16, 6, layer_norm=True)
+    model = gpf.MLP(22 if observation == "onehot" else 14, 16, 6, layer_norm=True)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)
     scenario = Scenario.of({"preset": "reference", "max_steps": 50}).rewarded("search", 0.99, 0.4)
     made = Rollouts(8, 16, scenario, observation, 6, seed=2, threads=1)

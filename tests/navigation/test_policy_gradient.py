@@ -42,7 +42,7 @@ def test_advantages_equal_those_of_stable_baselines3(seed):
 
 def learner(observation="memory", **changes):
     torch.manual_seed(1)
-    model = gpf.MLP(12 if observation == "memory" else 22, 16, 7, 2)
+    model = gpf.MLP(14 if observation == "memory" else 22, 16, 7, 2)
     PolicyGradientLearner.prepare(model)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)
     scenario = Scenario.of({"preset": "reference", "max_steps": 50}).rewarded("search", 0.99)
@@ -52,7 +52,7 @@ def learner(observation="memory", **changes):
 
 def loss_inputs(one, count=50):
     torch.manual_seed(3)
-    inputs, actions = torch.randn(count, 12), torch.randint(0, 6, (count, 1))
+    inputs, actions = torch.randn(count, 14), torch.randint(0, 6, (count, 1))
     before = one.model(inputs)[:, :6].log_softmax(1).gather(1, actions)[:, 0].detach()
     return inputs, actions, before, torch.randn(count), torch.randn(count)
 
@@ -111,5 +111,5 @@ def test_the_same_seed_gives_the_same_run_bit_for_bit(observation):
 
 def test_the_policy_is_nearly_uniform_at_first():
     one = learner()
-    policy = one.model(torch.randn(200, 12))[:, :6].softmax(1).detach()
+    policy = one.model(torch.randn(200, 14))[:, :6].softmax(1).detach()
     assert float((policy - 1 / 6).abs().max()) < 0.05

@@ -19,7 +19,7 @@ EASY = Scenario.of({"preset": "reference", "max_steps": 40, "start_distance_min"
 
 def model_of(observation, seed=0):
     torch.manual_seed(seed)
-    return gpf.MLP(12 if observation == "memory" else 22, 16, 7, 2)
+    return gpf.MLP(14 if observation == "memory" else 22, 16, 7, 2)
 
 
 def rollouts(observation="memory", scenario=SHORT, threads=1, lanes=6, horizon=30):

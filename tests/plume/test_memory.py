@@ -18,11 +18,11 @@ REFERENCE = Scenario.preset("reference")
 STRIDE = REFERENCE.speed * REFERENCE.time_step
 
 
-def plain_features(raws, stride=STRIDE):
+def plain_features(raws, stride=STRIDE, max_steps=1200):
     """The features after the last of some raw observations, with complex numbers for places and directions."""
     place = whiff_place = 0j
     mean_wind = -cmath.exp(1j * raws[0][3])  # where it comes from
-    since, side = 1000.0, 0.0
+    since, side, met = 1000.0, 0.0, 0.0
     for step, (left, right, _, direction, heading) in enumerate(raws):
         if step:
             place += stride * cmath.exp(1j * heading)
@@ -30,7 +30,7 @@ def plain_features(raws, stride=STRIDE):
         since += 1.0
         whiff = max(left, right) > 4e-3
         if whiff:
-            since, whiff_place = 0.0, place
+            since, whiff_place, met = 0.0, place, 1.0
             side = 0.8 * side + 0.2 * (1.0 if left > right else -1.0)
     ahead = cmath.exp(1j * heading)
     upwind = mean_wind / abs(mean_wind)
@@ -38,7 +38,7 @@ def plain_features(raws, stride=STRIDE):
     values = {
         "difference": (left - right) / (left + right + 3e-3), "whiff": float(whiff),
         "since_10": math.exp(-since / 10), "since_50": math.exp(-since / 50), "since_200": math.exp(-since / 200),
-        "side": side,
+        "side": side, "met": met, "clock": step / max_steps,
         "whiff_across": from_whiff.imag / 3, "whiff_upwind": from_whiff.real / 3,
         "mean_wind_ahead": (upwind / ahead).real, "mean_wind_left": (upwind / ahead).imag,
         "wind_ahead": (-cmath.exp(1j * direction) / ahead).real,
@@ -94,6 +94,8 @@ def test_a_known_walk_in_a_steady_wind():
     assert features["whiff_across"] == pytest.approx(4 * STRIDE / 3, abs=1e-6)
     assert features["whiff_upwind"] == pytest.approx(0.0, abs=1e-6)
     assert features["since_10"] == pytest.approx(math.exp(-4 / 10))
+    assert features["met"] == 1.0
+    assert features["clock"] == pytest.approx(9 / 1200)
     assert features["side"] > 0.0  # it came from the left antenna
     assert features["mean_wind_ahead"] == pytest.approx(0.0, abs=1e-6)
     assert features["mean_wind_left"] == pytest.approx(
@@ -128,7 +130,7 @@ def test_environments_offer_memory_as_an_observation():
         np.testing.assert_array_equal(many, alone)
         assert lanes.single_observation_space.contains(many[0])
         if step < 40:
-            np.testing.assert_allclose(many[0], plain_features([one.tolist() for one in walk]), atol=2e-5)
+            np.testing.assert_allclose(many[0], plain_features([one.tolist() for one in walk], max_steps=40), atol=2e-5)
         actions = rng.integers(0, 6, 3)
         many, _, terminations, truncations, infos = lanes.step(actions)
         if step < 40:

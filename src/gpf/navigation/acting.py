@@ -159,7 +159,7 @@ def explore(outputs, exploration, stream):
 def write_inputs(remembers, keep, p, tokens, raw, memory, out):
     """Write a lane's observation as the network sees it."""
     if remembers:
-        remember(memory, p.stride, raw, out)
+        remember(memory, p.stride, p.max_steps, raw, out)
     else:
         for i in range(ONEHOT_SIZE):
             out[i] = np.float32(0.0)

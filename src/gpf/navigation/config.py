@@ -66,7 +66,7 @@ class Config:
     learner: LearnerName = "policy-gradient"
     """`policy-gradient` (PPO), `parallel` (Expected SARSA in many lanes) or `online` (the paper's protocol)."""
     observation: Observation | None = None
-    """What the network sees: 12 features of the recent past, or the paper's 22 zeros and ones."""
+    """What the network sees: 14 features of the recent past, or the paper's 22 zeros and ones."""
     scenario: str = "reference"
     """Where: a preset (paper, reference) or a path to a scenario's .json file."""
     reward: Reward | None = None

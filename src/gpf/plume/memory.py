@@ -32,26 +32,29 @@ FEATURES = {
     "place of whiff": ("whiff_across", "whiff_upwind"),
     "wind": ("wind_ahead", "wind_left"),
     "smoothed wind": ("mean_wind_ahead", "mean_wind_left"),
+    "ever met": ("met",),
+    "clock": ("clock",),
 }
 """The features by group, in the order in which they are written."""
 NAMES = tuple(name for group in FEATURES.values() for name in group)
 MEMORY_SIZE = len(NAMES)
 
 MEMORY = np.dtype(
-    [(name, np.float64) for name in ("x", "y", "wind_x", "wind_y", "since", "side")] + [("age", np.int64)]
+    [(name, np.float64) for name in ("x", "y", "wind_x", "wind_y", "since", "side", "met")] + [("age", np.int64)]
 )
 """What is remembered in a lane: the place by dead reckoning from the last whiff (or the start), the smoothed direction
-that the wind comes from, steps since the last whiff, and the side from which whiffs come. An age below 0: nothing."""
+that the wind comes from, steps since the last whiff, the side from which whiffs come, whether there was one, and steps
+since the start. An age below 0: nothing."""
 
 
 @njit(error_model="numpy")
-def remember(m, stride, raw, out):
+def remember(m, stride, max_steps, raw, out):
     """Take note of an observation, and write the features."""
     left, right, direction, heading = raw[0], raw[1], raw[3], raw[4]
     from_x, from_y = -math.cos(direction), -math.sin(direction)
     m.age += 1
     if m.age == 0:
-        m.x = m.y = m.side = 0.0
+        m.x = m.y = m.side = m.met = 0.0
         m.since = LONG_AGO
         m.wind_x, m.wind_y = from_x, from_y
     else:
@@ -63,6 +66,7 @@ def remember(m, stride, raw, out):
     whiff = max(left, right) > WHIFF
     if whiff:
         m.since = m.x = m.y = 0.0
+        m.met = 1.0
         m.side += SIDE_SMOOTHING * ((1.0 if left > right else -1.0) - m.side)
     length = math.hypot(m.wind_x, m.wind_y)
     c, s = (m.wind_x / length, m.wind_y / length) if length > 0.0 else (1.0, 0.0)
@@ -79,13 +83,15 @@ def remember(m, stride, raw, out):
     out[9] = from_y * ch - from_x * sh
     out[10] = c * ch + s * sh
     out[11] = s * ch - c * sh
+    out[12] = m.met
+    out[13] = m.age / max_steps
 
 
 @kernel
-def _remember_lanes(indices, memories, strides, raw, features):
+def _remember_lanes(indices, memories, strides, max_steps, raw, features):
     for n in range(len(indices)):
         i = indices[n]
-        remember(memories[i], strides[i], raw[i], features[i])
+        remember(memories[i], strides[i], max_steps[i], raw[i], features[i])
 
 
 def memory_bounds(rows: NDArray[Any]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
@@ -94,7 +100,7 @@ def memory_bounds(rows: NDArray[Any]) -> tuple[NDArray[np.float32], NDArray[np.f
     for name in FEATURES["place of whiff"]:
         high[NAMES.index(name)] = float(max(rows["stride"] * rows["max_steps"])) / 3.0
         low[NAMES.index(name)] = -high[NAMES.index(name)]
-    for name in (*FEATURES["whiff"], *FEATURES["time since whiff"]):
+    for name in (*FEATURES["whiff"], *FEATURES["time since whiff"], *FEATURES["ever met"], *FEATURES["clock"]):
         low[NAMES.index(name)] = 0.0
     slack = np.float32(1e-5)  # sines and cosines round
     return low - slack, high + slack
@@ -104,7 +110,7 @@ class Memory:
     """The memories of many lanes.
 
     Attributes:
-        features: float32, shape (lanes, 12), as of the last update; written in place.
+        features: float32, shape (lanes, 14), as of the last update; written in place.
     """
 
     def __init__(self, rows: NDArray[Any]) -> None:
@@ -121,5 +127,5 @@ class Memory:
     def update(self, raw: NDArray[np.float32], indices: NDArray[np.int64] | None = None) -> NDArray[np.float32]:
         """Take note of new observations, in all lanes or in those of `indices`; returns all lanes' features."""
         lanes = self._everyone if indices is None else indices
-        _remember_lanes(lanes, self.memories, self.rows["stride"], raw, self.features)
+        _remember_lanes(lanes, self.memories, self.rows["stride"], self.rows["max_steps"], raw, self.features)
         return self.features
