@@ -49,7 +49,7 @@ RULES: dict[str, dict[str, Any]] = {
         "saliency": "magnitude", "saliency_threshold": 0.1, "freeze_patience": 30, "freeze_delta": 0.0015,
     },
     "parallel": {
-        "grow_patience": 20, "grow_threshold": 0.05, "max_depth": 2,
+        "grow_patience": 60, "grow_threshold": 0.005, "max_depth": 2,
         "weight_threshold": 0.1, "belief_increment": 0.01, "prune_patience": 60, "belief_threshold": 0.5,
         "saliency": "magnitude", "saliency_threshold": 0.1, "freeze_patience": 30, "freeze_delta": 0.0015,
     },
