@@ -24,10 +24,10 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "minibatch": 2048, "gradient_clip": 0.5, "clip": 0.2, "entropy": 0.005, "value_weight": 0.05,
     },
     "parallel": {
-        "observation": "onehot", "reward": "search", "loitering": 0.8, "acting": "greedy", "steps": 6_000_000,
+        "observation": "onehot", "reward": "search", "loitering": 0.4, "acting": "greedy", "steps": 6_000_000,
         "learning_rate": 1e-3, "discount": 0.995, "trace": 0.95, "lanes": 128, "horizon": 64, "passes": 2,
         "minibatch": 1024, "gradient_clip": 10.0, "layer_norm": True, "averaging": 0.99,
-        "exploration_end": 0.02,
+        "exploration_end": 0.05,
     },
     "online": {
         "observation": "onehot", "reward": "reference", "loitering": 0.0, "acting": "greedy", "episodes": 4500,
@@ -38,7 +38,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 """Settings of each learner where the user gives none; a learner takes no others."""
 
 WITH_MEMORY: dict[str, dict[str, Any]] = {
-    "parallel": {"discount": 0.998, "loitering": 0.4, "exploration_end": 0.05, "steps": 4_000_000},
+    "parallel": {"discount": 0.998, "steps": 4_000_000},
 }
 """Defaults that differ where the observation is `memory`."""
 

@@ -37,7 +37,7 @@ class Settings:
     averaging: float = 0.99
     """Share of the old average in the running average of the weights, per rollout, once it has gone on for long; the
     average is what acts when learning is over. 0 for no averaging."""
-    exploration_end: float = 0.02
+    exploration_end: float = 0.05
     """Share of random actions in the end; it is 1 at first."""
     exploration_share: float = 0.5
     """Share of the training over which random actions become fewer."""
