@@ -92,18 +92,9 @@ class ParallelLearner:
         """Several passes of gradient steps over the last rollout."""
         r, s = self.rollouts, self.settings
         lambda_returns(
-            r.rewards,
-            r.actions,
-            r.outputs,
-            r.final,
-            r.ends,
-            r.bootstraps,
-            s.discount,
-            s.trace,
-            0.0 if s.q_learning else exploration,
-            s.q_learning,
-            self.returns,
-        )
+            r.rewards, r.actions, r.outputs, r.final, r.ends, r.bootstraps, s.discount, s.trace,
+            0.0 if s.q_learning else exploration, s.q_learning, self.returns,
+        )  # fmt: skip
         flat = r.steps
         inputs = torch.from_numpy(r.inputs[:-1]).view(flat, -1)
         actions = torch.from_numpy(r.actions).view(flat, 1)

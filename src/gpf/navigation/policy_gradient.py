@@ -79,15 +79,9 @@ class PolicyGradientLearner:
         """Several passes of gradient steps over the last rollout."""
         r, s = self.rollouts, self.settings
         generalized_advantages(
-            r.rewards,
-            r.outputs[:, :, -1],
-            r.final[:, :, -1],
-            r.ends,
-            r.bootstraps,
-            s.discount,
-            s.trace,
+            r.rewards, r.outputs[:, :, -1], r.final[:, :, -1], r.ends, r.bootstraps, s.discount, s.trace,
             self.advantages,
-        )
+        )  # fmt: skip
         flat = r.steps
         inputs = torch.from_numpy(r.inputs[:-1]).view(flat, -1)
         outputs = torch.from_numpy(r.outputs[:-1]).view(flat, -1)

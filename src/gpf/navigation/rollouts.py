@@ -4,7 +4,7 @@ One compiled function walks a lane through all steps of a rollout: observation, 
 nothing, so threads take them without the interpreter lock, and results do not depend on the number of threads.
 """
 
-from concurrent.futures import ThreadPoolExecutor
+import os
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +17,7 @@ from gpf.plume.kernels import kernel
 from gpf.plume.memory import MEMORY
 from gpf.plume.rng import seed_streams
 from gpf.plume.scenario import Scenario
-from gpf.plume.world import World, begin, cores, observe, step
+from gpf.plume.world import World, begin, cores, observe, step, thread_pool
 
 LANES_OF_A_SEED = 1 << 16
 """A run with seed s owns the seeds of the world from s times this on."""
@@ -79,7 +79,6 @@ class Rollouts:
         self.ends, self.bootstraps, self.successes = (np.zeros((horizon, count), np.bool_) for _ in range(3))
         self.finished = np.zeros((3, horizon, count))  # steps, SPL and return of the episodes that ended
         self._scratch = np.zeros((self.threads, *self.world.scratch.shape[1:]))
-        self._pool = ThreadPoolExecutor(max(1, self.threads - 1), thread_name_prefix="gpf-rollouts")
         self._begun = False
 
     @property
@@ -107,7 +106,8 @@ class Rollouts:
                 self.rewards, self.ends, self.bootstraps, self.successes, self.finished,
             )  # fmt: skip
 
-        others = [self._pool.submit(work, thread) for thread in range(1, self.threads)]
+        pool = thread_pool(max(1, self.threads - 1), os.getpid())
+        others = [pool.submit(work, thread) for thread in range(1, self.threads)]
         work(0)
         for other in others:
             other.result()
@@ -152,19 +152,9 @@ def _collect(
                 inputs[0, i, k] = inputs[horizon, i, k]
         else:
             _begin(
-                p,
-                lane,
-                stream,
-                filaments[i],
-                scratch,
-                tokens[i],
-                raw[i],
-                memories[i],
-                start,
-                remembers,
-                keep,
+                p, lane, stream, filaments[i], scratch, tokens[i], raw[i], memories[i], start, remembers, keep,
                 inputs[0, i],
-            )
+            )  # fmt: skip
         for t in range(horizon):
             respond(layers, values, activations, table, tokens[i], inputs[t, i], outputs[t, i])
             action = explore(outputs[t, i], exploration, chances[i])
@@ -184,19 +174,9 @@ def _collect(
                 finished[1, t, i] = path_length_score(p, lane, start[0]) if success else 0.0
                 finished[2, t, i] = start[1]
                 _begin(
-                    p,
-                    lane,
-                    stream,
-                    filaments[i],
-                    scratch,
-                    tokens[i],
-                    raw[i],
-                    memories[i],
-                    start,
-                    remembers,
-                    keep,
+                    p, lane, stream, filaments[i], scratch, tokens[i], raw[i], memories[i], start, remembers, keep,
                     after,
-                )
+                )  # fmt: skip
         respond(layers, values, activations, table, tokens[i], inputs[horizon, i], outputs[horizon, i])
 
 

@@ -195,7 +195,7 @@ class World:
             for start in starts:
                 _step_lanes(start, min(start + _LANES_AT_A_TIME, self.count), restart, actions, *memory)
 
-        pool = _pool(self.threads - 1, os.getpid())
+        pool = thread_pool(self.threads - 1, os.getpid())
         others = [pool.submit(work, thread) for thread in range(1, self.threads)]
         work(0)
         for other in others:
@@ -215,6 +215,6 @@ def cores() -> int:
 
 
 @cache
-def _pool(workers: int, process: int) -> ThreadPoolExecutor:
+def thread_pool(workers: int, process: int) -> ThreadPoolExecutor:
     """Threads shared by all worlds of a process; a forked process must start its own."""
     return ThreadPoolExecutor(workers, thread_name_prefix=f"gpf-plume-{process}")

@@ -140,7 +140,7 @@ class Training:
             network = network.with_values(average)
         return NetworkPolicy(network, values["observation"], values["acting"], self.world, self.config.without)
 
-    def _steps_of(self, episodes: Any) -> int:
+    def _steps_of(self, episodes: Episodes) -> int:
         values = vars(self.config)
         if self.config.learner == "online":
             return int(episodes.steps.sum())
@@ -270,7 +270,7 @@ def finish(run: Run, threads: int | None = None) -> dict[str, Any]:
     """Evaluate both checkpoints of a trained run on held-out episodes; write the result and the figures."""
     from gpf.navigation.figures import evaluation_figure, save_figure, training_figure
 
-    config, world = read_run_config(run.folder)
+    config, _ = read_run_config(run.folder)
     results: dict[str, dict[str, Any]] = {}
     for name in ("last", "best"):
         results[name] = {}
@@ -303,12 +303,9 @@ def finish(run: Run, threads: int | None = None) -> dict[str, Any]:
     return result
 
 
-def evaluate_held_out(
-    navigator: Navigator, episodes: int, threads: int | None = None, *, block: int | None = None, paths: int = 0
-) -> Evaluation:
-    """A navigator in episodes that nothing was chosen on: by default, those of its own seed's block."""
-    chosen = navigator.config.seed if block is None else block
-    first_seed = HELD_OUT + chosen * BLOCK
+def evaluate_held_out(navigator: Navigator, episodes: int, threads: int | None = None, paths: int = 0) -> Evaluation:
+    """A navigator in episodes that nothing was chosen on: those of its own seed's block."""
+    first_seed = HELD_OUT + navigator.config.seed * BLOCK
     return evaluate(navigator.policy, navigator.scenario, episodes, first_seed, threads=threads, paths=paths)
 
 
