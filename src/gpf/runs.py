@@ -10,6 +10,7 @@ at the last checkpoint; lines beyond it are dropped, because they will be writte
 import fcntl
 import json
 import os
+import time
 import weakref
 from pathlib import Path
 from typing import Any, Literal
@@ -30,11 +31,9 @@ class Run:
         lock = os.open(folder / ".lock", os.O_WRONLY | os.O_CREAT)
         self.close = weakref.finalize(self, os.close, lock)
         """Let other processes have the folder."""
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        if not _locked(lock):
             self.close()
-            raise RunError(f"run: {folder} is in use by another process; accepted: one that is not") from None
+            raise RunError(f"run: {folder} is in use by another process; accepted: one that is not")
 
     @classmethod
     def create(cls, folder: Path, config: dict[str, Any]) -> "Run":
@@ -75,6 +74,20 @@ class Run:
             if path.exists():
                 kept = [line for line in read_log(self.folder, log) if line["round"] <= last_round]
                 replace_text(path, "".join(json.dumps(line) + "\n" for line in kept))
+
+
+def _locked(file: int, patience: float = 1.0) -> bool:
+    """Lock an open file; for a moment, a process that was just killed may still be letting go of it."""
+    started = time.monotonic()
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            if time.monotonic() - started > patience:
+                return False
+            time.sleep(0.02)
+        else:
+            return True
 
 
 def read_config(folder: Path) -> dict[str, Any]:
