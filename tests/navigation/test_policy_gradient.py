@@ -7,7 +7,7 @@ from gymnasium import spaces
 from stable_baselines3.common.buffers import RolloutBuffer
 
 import gpf
-from gpf.navigation.policy_gradient import PolicyGradientLearner, Settings, generalized_advantages
+from gpf.navigation.policy_gradient import Critic, PolicyGradientLearner, Settings, generalized_advantages
 from gpf.navigation.rollouts import Rollouts
 from gpf.plume import Scenario
 
@@ -107,6 +107,49 @@ def test_the_same_seed_gives_the_same_run_bit_for_bit(observation):
             one.epoch(k / 4)
     for mine, theirs in zip(*(one.model.parameters() for one in runs), strict=True):
         assert torch.equal(mine, theirs)
+
+
+def with_critic():
+    torch.manual_seed(1)
+    model = gpf.MLP(22, 16, 6)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)
+    scenario = Scenario.of({"preset": "reference", "max_steps": 20}).rewarded("search", 0.99)
+    made = Rollouts(8, 16, scenario, "onehot", 6, seed=2, threads=1, remember_beside=True)
+    return PolicyGradientLearner(model, optimizer, made, Settings(minibatch=64), Critic(16, 1e-3, seed=4))
+
+
+def test_a_critic_judges_by_memory_and_learns_the_returns():
+    """Advantages are over the critic's values, of the last states too; the returns that it learns are those sums."""
+    one = with_critic()
+    r, s = one.rollouts, one.settings
+    for _ in range(2):  # the second has episodes that ran out of time
+        r.collect(one.network)
+    values = one.critic.model(torch.from_numpy(r.beside))[..., 0].detach().numpy()
+    final = one.critic.model(torch.from_numpy(r.final_beside))[..., 0].detach().numpy()
+    assert r.bootstraps.any()
+    wanted = np.zeros_like(one.advantages)
+    generalized_advantages(r.rewards, values, final, r.ends, r.bootstraps, s.discount, s.trace, wanted)
+    lessons = []
+    one.critic.learn = lambda features, returns: lessons.append((features, returns))
+    one.learn()
+    np.testing.assert_allclose(one.advantages, wanted, atol=1e-6)
+    features, returns = (torch.cat(parts[:2]) for parts in zip(*lessons, strict=True))  # the first pass
+    seen = {tuple(row.tolist()): total for row, total in zip(features, returns.tolist(), strict=True)}
+    for row, total in zip(r.beside[:-1].reshape(128, 14), (wanted + values[:-1]).reshape(128), strict=True):
+        assert seen[tuple(row.tolist())] == pytest.approx(total, abs=1e-5)
+
+
+def test_a_critic_takes_gradient_steps_of_the_squared_error():
+    one, other = Critic(16, 1e-2, seed=4), Critic(16, 1e-2, seed=4)
+    features, returns = torch.randn(50, 14), torch.randn(50)
+    optimizer = torch.optim.Adam(other.model.parameters(), lr=1e-2, eps=1e-5)
+    for _ in range(5):
+        one.learn(features, returns)
+        optimizer.zero_grad()
+        torch.nn.functional.mse_loss(other.model(features)[:, 0], returns).backward()
+        optimizer.step()
+    for mine, theirs in zip(one.model.parameters(), other.model.parameters(), strict=True):
+        torch.testing.assert_close(mine, theirs)
 
 
 def test_the_policy_is_nearly_uniform_at_first():

@@ -77,6 +77,31 @@ def test_a_rollout_is_what_the_world_and_the_network_say(observation, scenario):
     assert (found > 0) == (scenario is EASY)
 
 
+def test_beside_the_network_the_features_of_memory_are_kept():
+    """Those that a network of observation `memory` would see, also at the end of an episode."""
+    made = Rollouts(6, 30, SHORT, "onehot", 6, seed=3, threads=1, remember_beside=True)
+    world = World(6, SHORT, threads=1)
+    world.seed(training_seeds(3, 6))
+    world.begin()
+    memory = Memory(world.rows)
+    seen = memory.update(world.raw).copy()
+    ended = 0
+    for _ in range(2):
+        made.collect(FlatNetwork(model_of("onehot")))
+        for t in range(30):
+            np.testing.assert_array_equal(made.beside[t], seen)
+            world.step(made.actions[t])
+            seen = memory.update(world.raw).copy()
+            finished = np.flatnonzero(made.ends[t])
+            if len(finished):
+                np.testing.assert_array_equal(made.final_beside[t][finished], seen[finished])
+                world.begin(finished)
+                memory.forget(finished)
+                seen = memory.update(world.raw, finished).copy()
+            ended += len(finished)
+    assert ended >= 12
+
+
 def test_threads_change_nothing():
     model = model_of("memory")
     results = []

@@ -41,9 +41,9 @@ class Learner(Protocol):
 
 
 def make_model(config: Config) -> MLP:
-    """The network as it is before it learns: one output for each action and, for a policy, one for the value."""
+    """The network as it is before it learns: an output for each action and, where it is shared, one for the value."""
     values = vars(config)
-    outputs = len(ACTIONS) + (config.learner == "policy-gradient")
+    outputs = len(ACTIONS) + (config.critic == "shared")
     return MLP(INPUTS[values["observation"]], config.width, outputs, config.depth, bool(config.layer_norm))
 
 
@@ -76,12 +76,15 @@ def make_learner(config: Config, world: Scenario, net: GrowPruneFreeze, threads:
         return learner
     rollouts = Rollouts(
         values["lanes"], values["horizon"], scenario, values["observation"], model.head.out_features, config.seed,
-        threads, config.without,
+        threads, config.without, remember_beside=config.critic == "memory",
     )  # fmt: skip
     if config.learner == "parallel":
         return parallel.ParallelLearner(model, optimizer, rollouts, _settings(parallel.Settings, config))
+    critic = None
+    if config.critic == "memory":
+        critic = policy_gradient.Critic(config.width, values["learning_rate"], config.seed)
     return policy_gradient.PolicyGradientLearner(
-        model, optimizer, rollouts, _settings(policy_gradient.Settings, config)
+        model, optimizer, rollouts, _settings(policy_gradient.Settings, config), critic
     )
 
 

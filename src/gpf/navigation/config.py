@@ -15,6 +15,8 @@ Acting = Literal["greedy", "sampled"]
 """`greedy` takes the action of greatest output, `sampled` draws one from the softmax of the outputs."""
 Observation = Literal["memory", "onehot"]
 Reward = Literal["search", "paper", "reference"]
+CriticName = Literal["shared", "memory"]
+"""`shared` is an output of the policy's network; `memory` a network that sees the features of memory."""
 LearnerName = Literal["policy-gradient", "parallel", "online"]
 
 DEFAULTS: dict[str, dict[str, Any]] = {
@@ -22,6 +24,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "observation": "memory", "reward": "search", "loitering": 0.0, "acting": "sampled", "steps": 3_000_000,
         "learning_rate": 2e-3, "discount": 0.998, "trace": 0.95, "lanes": 128, "horizon": 64, "passes": 4,
         "minibatch": 2048, "gradient_clip": 0.5, "clip": 0.2, "entropy": 0.005, "value_weight": 0.05,
+        "critic": "shared",
     },
     "parallel": {
         "observation": "onehot", "reward": "search", "loitering": 0.4, "acting": "greedy", "steps": 6_000_000,
@@ -37,10 +40,11 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 """Settings of each learner where the user gives none; a learner takes no others."""
 
-WITH_MEMORY: dict[str, dict[str, Any]] = {
-    "parallel": {"discount": 0.998, "steps": 4_000_000},
+OTHER_OBSERVATION: dict[tuple[str, str], dict[str, Any]] = {
+    ("policy-gradient", "onehot"): {"critic": "memory", "discount": 0.999, "steps": 6_000_000},
+    ("parallel", "memory"): {"discount": 0.998, "steps": 4_000_000},
 }
-"""Defaults that differ where the observation is `memory`."""
+"""Defaults that differ where the observation is not the learner's own."""
 
 RULES: dict[str, dict[str, Any]] = {
     "policy-gradient": {
@@ -114,6 +118,9 @@ class Config:
     """Weight of PPO's entropy bonus."""
     value_weight: float | None = None
     """Weight of the value's error in PPO's loss."""
+    critic: CriticName | None = None
+    """What judges the states of PPO's policy: `shared`, a further output of its network, or `memory`, a network of its
+    own that sees the features of memory, where the policy does not."""
     averaging: float | None = None
     """Share of the old average in the running average of the weights, per rollout (parallel)."""
     exploration_end: float | None = None
@@ -126,8 +133,8 @@ class Config:
         if self.learner not in DEFAULTS:
             raise ValueError(f"learner: {self.learner!r}; accepted: {', '.join(DEFAULTS)}")
         defaults = DEFAULTS[self.learner]
-        if (self.observation or defaults["observation"]) == "memory":
-            defaults = {**defaults, **WITH_MEMORY.get(self.learner, {})}
+        observation = self.observation or defaults["observation"]
+        defaults = {**defaults, **OTHER_OBSERVATION.get((self.learner, observation), {})}
         filled: dict[str, Any] = {}
         for name in {key for settings in DEFAULTS.values() for key in settings}:
             value = getattr(self, name)
@@ -174,6 +181,12 @@ class Config:
         if self.acting == "sampled" and self.learner != "policy-gradient":
             raise ValueError(
                 f"acting: 'sampled'; accepted by --learner {self.learner}: greedy, for values are no logits"
+            )
+        if self.critic not in (None, *get_args(CriticName)):
+            raise ValueError(f"critic: {self.critic!r}; accepted: {', '.join(get_args(CriticName))}")
+        if self.critic == "memory" and self.observation == "memory":
+            raise ValueError(
+                "critic: 'memory'; accepted with --observation memory: shared, for the policy sees the same"
             )
         if self.rules and not self.gpf:
             raise ValueError(f"rules: {self.rules}; accepted: only with --gpf")

@@ -2,6 +2,8 @@
 
 The network's first outputs are the logits of the actions and its last one is the value, so that policy and value share
 one stack, and grow, prune and freeze together. Schulman et al. 2017; advantages by Schulman et al. 2016.
+
+A policy that does not see enough to tell how things stand gets a `Critic` in place of that last output.
 """
 
 from dataclasses import dataclass
@@ -15,6 +17,7 @@ from gpf.navigation.flat import FlatNetwork
 from gpf.navigation.rollouts import Episodes, Rollouts
 from gpf.network import MLP, GrowPruneFreeze
 from gpf.plume.kernels import kernel
+from gpf.plume.memory import MEMORY_SIZE
 from gpf.plume.scenario import ACTIONS
 
 
@@ -43,8 +46,16 @@ class Settings:
 class PolicyGradientLearner:
     """PPO in many lanes; an epoch is a rollout. The learning rate falls linearly to zero."""
 
-    def __init__(self, model: MLP, optimizer: torch.optim.Optimizer, rollouts: Rollouts, settings: Settings) -> None:
+    def __init__(
+        self,
+        model: MLP,
+        optimizer: torch.optim.Optimizer,
+        rollouts: Rollouts,
+        settings: Settings,
+        critic: "Critic | None" = None,
+    ) -> None:
         self.model, self.optimizer, self.rollouts, self.settings = model, optimizer, rollouts, settings
+        self.critic = critic
         self.advantages = np.zeros(rollouts.rewards.shape, np.float32)
         self.rebind()
 
@@ -61,33 +72,41 @@ class PolicyGradientLearner:
 
     def epoch(self, progress: float) -> Episodes:
         """Collect a rollout and learn from it; `progress` is the share of the training that is over."""
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.settings.learning_rate * (1.0 - progress)
+        rate = self.settings.learning_rate * (1.0 - progress)
+        for optimizer in (self.optimizer, *([self.critic.optimizer] if self.critic else [])):
+            for group in optimizer.param_groups:
+                group["lr"] = rate
         episodes = self.rollouts.collect(self.network)
         self.learn()
         return episodes
 
     def state(self) -> dict[str, NDArray]:
         """Everything but the network on which the next epoch depends."""
-        return self.rollouts.state()
+        return {**self.rollouts.state(), **(self.critic.state() if self.critic else {})}
 
     def restore(self, state: dict[str, NDArray]) -> None:
         """Go on from a state."""
         self.rollouts.restore(state)
+        if self.critic:
+            self.critic.restore(state)
 
     def learn(self) -> None:
         """Several passes of gradient steps over the last rollout."""
         r, s = self.rollouts, self.settings
+        if self.critic:
+            values, final = self.critic.judge(r.beside), self.critic.judge(r.final_beside)
+        else:
+            values, final = r.outputs[:, :, -1], r.final[:, :, -1]
         generalized_advantages(
-            r.rewards, r.outputs[:, :, -1], r.final[:, :, -1], r.ends, r.bootstraps, s.discount, s.trace,
-            self.advantages,
+            r.rewards, values, final, r.ends, r.bootstraps, s.discount, s.trace, self.advantages
         )  # fmt: skip
         flat = r.steps
         inputs = torch.from_numpy(r.inputs[:-1]).view(flat, -1)
         outputs = torch.from_numpy(r.outputs[:-1]).view(flat, -1)
         actions = torch.from_numpy(r.actions).view(flat, 1)
         advantages = torch.from_numpy(self.advantages).view(flat)
-        returns = advantages + outputs[:, -1]
+        returns = advantages + torch.from_numpy(values[:-1]).reshape(flat)
+        beside = torch.from_numpy(r.beside[:-1]).view(flat, -1)
         before = outputs[:, : len(ACTIONS)].log_softmax(1).gather(1, actions)[:, 0]
         for _ in range(s.passes):
             for batch in torch.randperm(flat).split(s.minibatch):
@@ -97,6 +116,8 @@ class PolicyGradientLearner:
                 if s.gradient_clip:
                     torch.nn.utils.clip_grad_norm_(self.model.parameters(), s.gradient_clip)
                 self.optimizer.step()
+                if self.critic:
+                    self.critic.learn(beside[batch], returns[batch])
 
     def _loss(self, inputs: Tensor, actions: Tensor, before: Tensor, advantages: Tensor, returns: Tensor) -> Tensor:
         s = self.settings
@@ -106,8 +127,65 @@ class PolicyGradientLearner:
         advantages = (advantages - advantages.mean()) / (advantages.std(correction=0) + 1e-8)
         gain = torch.min(ratio * advantages, ratio.clamp(1.0 - s.clip, 1.0 + s.clip) * advantages).mean()
         entropy = -(log_policy.exp() * log_policy).sum(1).mean()
+        if self.critic:
+            return -gain - s.entropy * entropy
         error = (outputs[:, -1] - returns).square().mean()
         return s.value_weight * error - gain - s.entropy * entropy
+
+
+class Critic:
+    """A value network of its own that sees the features of memory, which its policy does not.
+
+    Only learning needs it: a policy without memory cannot tell from what it sees how an episode stands, and
+    advantages over such a guess mislead it. Pinto et al. 2018 call the two asymmetric.
+    """
+
+    def __init__(self, width: int, learning_rate: float, seed: int) -> None:
+        with torch.random.fork_rng():  # a run that is resumed makes a critic too, and must draw no other numbers for it
+            torch.manual_seed(seed)
+            self.model = MLP(MEMORY_SIZE, width, 1, depth=2)
+        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=learning_rate, eps=1e-5, fused=True)
+
+    def judge(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The values of states of which these are the features, in the last axis."""
+        with torch.no_grad():
+            values: NDArray[np.float32] = self.model(torch.from_numpy(features))[..., 0].numpy()
+        return values
+
+    def learn(self, features: Tensor, returns: Tensor) -> None:
+        """One gradient step towards the returns."""
+        error = (self.model(features)[:, 0] - returns).square().mean()
+        self.optimizer.zero_grad()
+        error.backward()
+        self.optimizer.step()
+
+    def state(self) -> dict[str, NDArray]:
+        """The weights, and the optimizer's moments and number of steps."""
+        moments: dict[str, list[Tensor]] = {name: [] for name in ("exp_avg", "exp_avg_sq")}
+        steps = 0.0
+        for parameter in self.model.parameters():
+            adam = self.optimizer.state.get(parameter)
+            steps = float(adam["step"]) if adam else 0.0
+            for name, tensors in moments.items():
+                tensors.append(adam[name] if adam else torch.zeros_like(parameter))
+        flat = {name: torch.cat([t.detach().flatten() for t in tensors]) for name, tensors in moments.items()}
+        flat["weights"] = torch.nn.utils.parameters_to_vector(self.model.parameters()).detach()
+        return {f"critic_{name}": tensor.numpy() for name, tensor in flat.items()} | {"critic_steps": np.array(steps)}
+
+    def restore(self, state: dict[str, NDArray]) -> None:
+        """Go on from a state."""
+        sizes = [parameter.numel() for parameter in self.model.parameters()]
+        parts = {
+            name: torch.from_numpy(state[f"critic_{name}"].copy()).split(sizes)
+            for name in ("weights", "exp_avg", "exp_avg_sq")
+        }
+        for n, parameter in enumerate(self.model.parameters()):
+            with torch.no_grad():
+                parameter.copy_(parts["weights"][n].view_as(parameter))
+            self.optimizer.state[parameter] = {
+                "step": torch.tensor(float(state["critic_steps"])),
+                **{name: parts[name][n].view_as(parameter).clone() for name in ("exp_avg", "exp_avg_sq")},
+            }
 
 
 @kernel

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from gpf.navigation.acting import NO_TABLE, SAMPLED, explore, kept_inputs, output_table, respond, write_inputs
 from gpf.navigation.flat import FlatNetwork
 from gpf.plume.kernels import kernel
-from gpf.plume.memory import MEMORY
+from gpf.plume.memory import MEMORY, MEMORY_SIZE, remember
 from gpf.plume.rng import seed_streams
 from gpf.plume.scenario import Scenario
 from gpf.plume.world import World, begin, cores, observe, step, thread_pool
@@ -49,6 +49,8 @@ class Rollouts:
         actions: int64 (T, n). rewards: float32 (T, n).
         ends: bool (T, n), where an episode ended. bootstraps: bool (T, n), where it only ran out of time.
         final: float32 (T, n, K), the network's outputs for the last observation of the episodes that ended.
+        beside: float32 (T + 1, n, 14), features of memory that the network does not see; none unless asked for.
+        final_beside: float32 (T, n, 14), the same at the end of the episodes that ended.
     """
 
     def __init__(
@@ -61,6 +63,7 @@ class Rollouts:
         seed: int,
         threads: int | None = None,
         without: tuple[str, ...] = (),
+        remember_beside: bool = False,
     ) -> None:
         self.world = World(count, scenario, threads=1)
         self.threads = threads or min(cores(), max(1, count // 32))
@@ -74,6 +77,9 @@ class Rollouts:
         self.inputs = np.zeros((horizon + 1, count, len(self.keep)), np.float32)
         self.outputs = np.zeros((horizon + 1, count, outputs), np.float32)
         self.final = np.zeros((horizon, count, outputs), np.float32)
+        remembered = MEMORY_SIZE if remember_beside else 0
+        self.beside = np.zeros((horizon + 1, count, remembered), np.float32)
+        self.final_beside = np.zeros((horizon, count, remembered), np.float32)
         self.actions = np.zeros((horizon, count), np.int64)
         self.rewards = np.zeros((horizon, count), np.float32)
         self.ends, self.bootstraps, self.successes = (np.zeros((horizon, count), np.bool_) for _ in range(3))
@@ -103,7 +109,7 @@ class Rollouts:
                 self.observation == "memory", self.keep, network.layers, network.values, activations[thread], table,
                 w.rows, w.lanes, w.streams, w.filaments, self._scratch[thread], w.tokens, w.raw, w.terms,
                 self.memories, self.chances, self.starts, self.inputs, self.outputs, self.final, self.actions,
-                self.rewards, self.ends, self.bootstraps, self.successes, self.finished,
+                self.rewards, self.ends, self.bootstraps, self.successes, self.finished, self.beside, self.final_beside,
             )  # fmt: skip
 
         pool = thread_pool(max(1, self.threads - 1), os.getpid())
@@ -126,7 +132,7 @@ class Rollouts:
         return {
             "rows": w.rows, "lanes": w.lanes, "streams": w.streams, "filaments": w.filaments, "tokens": w.tokens,
             "raw": w.raw, "memories": self.memories, "chances": self.chances, "starts": self.starts,
-            "next_inputs": self.inputs[-1], "begun": np.array(self._begun),
+            "next_inputs": self.inputs[-1], "next_beside": self.beside[-1], "begun": np.array(self._begun),
         }  # fmt: skip
 
     def restore(self, state: dict[str, NDArray]) -> None:
@@ -142,6 +148,7 @@ def _collect(
     first, last, begun, exploration, remembers, keep, layers, values, activations, table,
     rows, lanes, streams, filaments, scratch, tokens, raw, terms,
     memories, chances, starts, inputs, outputs, final, actions, rewards, ends, bootstraps, successes, finished,
+    beside, final_beside,
 ):  # fmt: skip
     """Walk lanes `first` to `last` through a rollout; see `Rollouts`."""
     horizon = len(actions)
@@ -150,10 +157,11 @@ def _collect(
         if begun:
             for k in range(len(keep)):
                 inputs[0, i, k] = inputs[horizon, i, k]
+            beside[0, i] = beside[horizon, i]
         else:
             _begin(
                 p, lane, stream, filaments[i], scratch, tokens[i], raw[i], memories[i], start, remembers, keep,
-                inputs[0, i],
+                inputs[0, i], beside[0, i],
             )  # fmt: skip
         for t in range(horizon):
             respond(layers, values, activations, table, tokens[i], inputs[t, i], outputs[t, i])
@@ -162,6 +170,7 @@ def _collect(
             observe(p, lane, tokens[i], raw[i])
             after = inputs[t + 1, i]
             write_inputs(remembers, keep, p, tokens[i], raw[i], memories[i], after)
+            _note(p, raw[i], memories[i], beside[t + 1, i])
             start[1] += reward
             actions[t, i] = action
             rewards[t, i] = reward
@@ -170,12 +179,13 @@ def _collect(
             bootstraps[t, i] = timeout and p.timeout_terminates == 0.0
             if success or timeout:
                 respond(layers, values, activations, table, tokens[i], after, final[t, i])
+                final_beside[t, i] = beside[t + 1, i]
                 finished[0, t, i] = lane.step
                 finished[1, t, i] = path_length_score(p, lane, start[0]) if success else 0.0
                 finished[2, t, i] = start[1]
                 _begin(
                     p, lane, stream, filaments[i], scratch, tokens[i], raw[i], memories[i], start, remembers, keep,
-                    after,
+                    after, beside[t + 1, i],
                 )  # fmt: skip
         respond(layers, values, activations, table, tokens[i], inputs[horizon, i], outputs[horizon, i])
 
@@ -188,9 +198,16 @@ def path_length_score(p, lane, start_distance):
 
 
 @njit(error_model="numpy")
-def _begin(p, lane, stream, filaments, scratch, tokens, raw, memory, start, remembers, keep, inputs):
+def _begin(p, lane, stream, filaments, scratch, tokens, raw, memory, start, remembers, keep, inputs, beside):
     begin(p, lane, stream, filaments, scratch)
     observe(p, lane, tokens, raw)
     memory.age = -1
     start[0], start[1] = lane.distance, 0.0
     write_inputs(remembers, keep, p, tokens, raw, memory, inputs)
+    _note(p, raw, memory, beside)
+
+
+@njit(error_model="numpy")
+def _note(p, raw, memory, beside):
+    if len(beside):
+        remember(memory, p.stride, p.max_steps, raw, beside)
