@@ -1,14 +1,16 @@
 """Networks that grow, prune and freeze themselves while they learn, and an odour-plume world for them to learn in."""
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 import gymnasium
 
 if TYPE_CHECKING:
+    from gpf import spectra
     from gpf.network import MLP, GrowPruneFreeze, Rules, attach, load
 
 __version__ = "0.1.0"
-__all__ = ["MLP", "GrowPruneFreeze", "Rules", "attach", "load"]
+__all__ = ["MLP", "GrowPruneFreeze", "Rules", "attach", "load", "spectra"]
 
 gymnasium.register(
     id="gpf/Plume-v0",
@@ -19,6 +21,8 @@ gymnasium.register(
 
 def __getattr__(name: str) -> Any:
     """Load what needs torch when it is first asked for, so that `import gpf` stays light."""
+    if name == "spectra":
+        return importlib.import_module("gpf.spectra")
     if name in __all__:
         from gpf import network
 

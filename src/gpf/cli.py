@@ -152,6 +152,33 @@ class Evaluate:
 
 
 @dataclass
+class Spectra:
+    """Show what growing, pruning and freezing did to the network of a run, by its spectra."""
+
+    run: tyro.conf.Positional[Path]
+    """Folder of a run that gpf train made."""
+    json: bool = False
+    """Print one JSON object on the last line in place of the tables."""
+
+    def __call__(self) -> None:
+        """Analyse the run's snapshots, print a table for each, and write the figures."""
+        from gpf.tasks.spectra import analyse_run, draw_run, moment_json
+
+        moments = analyse_run(self.run)
+        paths = draw_run(self.run, moments)
+        if self.json:
+            print(json.dumps({"run": str(self.run), "moments": [moment_json(moment) for moment in moments]}))
+            return
+        for moment in moments:
+            print(f"{moment.label}\n{moment.inspection}")
+            if moment.folds:
+                regions = ", ".join(f"{count:.1f}" for count in moment.folds)
+                print(f"linear regions on a path between two observations, up to each layer: {regions}")
+            print()
+        print("written: " + ", ".join(str(path) for path in paths))
+
+
+@dataclass
 class Compile:
     """Compile everything now, once on this machine, so that later commands start at once."""
 
@@ -171,12 +198,14 @@ class Compile:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, "scenario.json")
             path.write_text(scenario.to_json())
-            for config in (
+            configs = (
                 Config(scenario=str(path), **few),
+                Config(scenario=str(path), observation="onehot", **few),
                 Config(scenario=str(path), learner="parallel", **few),
                 Config(scenario=str(path), learner="online", episodes=1),
-            ):
-                Training(create_run(Path(folder, config.learner), config), threads=1).round()
+            )
+            for n, config in enumerate(configs):
+                Training(create_run(Path(folder, f"{n}"), config), threads=1).round()
 
 
 @dataclass
@@ -258,7 +287,7 @@ def _print_result(result: dict[str, Any]) -> None:
 def main() -> None:
     """Run the command that the arguments name; a user's mistake ends in one line and exit code 2."""
     command = tyro.extras.subcommand_cli_from_dict(
-        {"train": Train, "evaluate": Evaluate, "scenario": ShowScenario, "compile": Compile},
+        {"train": Train, "evaluate": Evaluate, "spectra": Spectra, "scenario": ShowScenario, "compile": Compile},
         prog="gpf",
         description=__doc__,
     )

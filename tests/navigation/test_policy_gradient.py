@@ -115,7 +115,7 @@ def with_critic():
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)
     scenario = Scenario.of({"preset": "reference", "max_steps": 20}).rewarded("search", 0.99)
     made = Rollouts(8, 16, scenario, "onehot", 6, seed=2, threads=1, remember_beside=True)
-    return PolicyGradientLearner(model, optimizer, made, Settings(minibatch=64), Critic(16, 1e-3, seed=4))
+    return PolicyGradientLearner(model, optimizer, made, Settings(minibatch=64), Critic(36, 16, 1e-3, seed=4))
 
 
 def test_a_critic_judges_by_memory_and_learns_the_returns():
@@ -135,18 +135,19 @@ def test_a_critic_judges_by_memory_and_learns_the_returns():
     np.testing.assert_allclose(one.advantages, wanted, atol=1e-6)
     features, returns = (torch.cat(parts[:2]) for parts in zip(*lessons, strict=True))  # the first pass
     seen = {tuple(row.tolist()): total for row, total in zip(features, returns.tolist(), strict=True)}
-    for row, total in zip(r.beside[:-1].reshape(128, 14), (wanted + values[:-1]).reshape(128), strict=True):
+    for row, total in zip(r.beside[:-1].reshape(128, 36), (wanted + values[:-1]).reshape(128), strict=True):
         assert seen[tuple(row.tolist())] == pytest.approx(total, abs=1e-5)
 
 
 def test_a_critic_takes_gradient_steps_of_the_squared_error():
-    one, other = Critic(16, 1e-2, seed=4), Critic(16, 1e-2, seed=4)
-    features, returns = torch.randn(50, 14), torch.randn(50)
+    one, other = Critic(14, 16, 1e-2, seed=4), Critic(14, 16, 1e-2, seed=4)
+    features, returns = torch.randn(50, 14), 50 * torch.randn(50)  # such errors have gradients that are clipped
     optimizer = torch.optim.Adam(other.model.parameters(), lr=1e-2, eps=1e-5)
     for _ in range(5):
         one.learn(features, returns)
         optimizer.zero_grad()
         torch.nn.functional.mse_loss(other.model(features)[:, 0], returns).backward()
+        torch.nn.utils.clip_grad_norm_(other.model.parameters(), 5.0)
         optimizer.step()
     for mine, theirs in zip(one.model.parameters(), other.model.parameters(), strict=True):
         torch.testing.assert_close(mine, theirs)

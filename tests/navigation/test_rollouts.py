@@ -78,23 +78,25 @@ def test_a_rollout_is_what_the_world_and_the_network_say(observation, scenario):
 
 
 def test_beside_the_network_the_features_of_memory_are_kept():
-    """Those that a network of observation `memory` would see, also at the end of an episode."""
+    """What the network sees, and what one of observation `memory` would; also at the end of an episode."""
     made = Rollouts(6, 30, SHORT, "onehot", 6, seed=3, threads=1, remember_beside=True)
     world = World(6, SHORT, threads=1)
     world.seed(training_seeds(3, 6))
     world.begin()
-    memory = Memory(world.rows)
+    memory, vector = Memory(world.rows), np.zeros((6, 22), np.float32)
     seen = memory.update(world.raw).copy()
     ended = 0
     for _ in range(2):
         made.collect(FlatNetwork(model_of("onehot")))
         for t in range(30):
-            np.testing.assert_array_equal(made.beside[t], seen)
+            np.testing.assert_array_equal(made.beside[t], np.hstack([made.inputs[t], seen]))
             world.step(made.actions[t])
             seen = memory.update(world.raw).copy()
             finished = np.flatnonzero(made.ends[t])
             if len(finished):
-                np.testing.assert_array_equal(made.final_beside[t][finished], seen[finished])
+                onehot(world.tokens, vector)
+                wanted = np.hstack([vector, seen])
+                np.testing.assert_array_equal(made.final_beside[t][finished], wanted[finished])
                 world.begin(finished)
                 memory.forget(finished)
                 seen = memory.update(world.raw, finished).copy()

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 import gpf
 from gpf.navigation import online, parallel, policy_gradient
 from gpf.navigation.acting import INPUTS, NetworkPolicy
+from gpf.navigation.averaging import WeightAverage
 from gpf.navigation.config import Acting, Config, network_rules
 from gpf.navigation.flat import FlatNetwork
 from gpf.navigation.rollouts import Episodes, Rollouts
@@ -26,6 +27,8 @@ class Learner(Protocol):
     """What the loop needs of a learner."""
 
     network: FlatNetwork
+    average: WeightAverage | None
+    """Of the weights, which acts when learning is over; None where the network itself does."""
 
     def epoch(self, progress: float) -> Episodes:
         """Learn for one epoch; `progress` is the share of the training that is over."""
@@ -82,7 +85,7 @@ def make_learner(config: Config, world: Scenario, net: GrowPruneFreeze, threads:
         return parallel.ParallelLearner(model, optimizer, rollouts, _settings(parallel.Settings, config))
     critic = None
     if config.critic == "memory":
-        critic = policy_gradient.Critic(config.width, values["learning_rate"], config.seed)
+        critic = policy_gradient.Critic(rollouts.beside.shape[2], config.width, values["learning_rate"], config.seed)
     return policy_gradient.PolicyGradientLearner(
         model, optimizer, rollouts, _settings(policy_gradient.Settings, config), critic
     )

@@ -24,7 +24,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "observation": "memory", "reward": "search", "loitering": 0.0, "acting": "sampled", "steps": 3_000_000,
         "learning_rate": 2e-3, "discount": 0.998, "trace": 0.95, "lanes": 128, "horizon": 64, "passes": 4,
         "minibatch": 2048, "gradient_clip": 0.5, "clip": 0.2, "entropy": 0.005, "value_weight": 0.05,
-        "critic": "shared",
+        "critic": "shared", "averaging": 0.0,
     },
     "parallel": {
         "observation": "onehot", "reward": "search", "loitering": 0.4, "acting": "greedy", "steps": 6_000_000,
@@ -41,7 +41,12 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 """Settings of each learner where the user gives none; a learner takes no others."""
 
 OTHER_OBSERVATION: dict[tuple[str, str], dict[str, Any]] = {
-    ("policy-gradient", "onehot"): {"critic": "memory", "discount": 0.999, "steps": 6_000_000},
+    ("policy-gradient", "onehot"): {
+        "critic": "memory",
+        "discount": 0.999,
+        "steps": 6_000_000,
+        "averaging": 0.98,
+    },
     ("parallel", "memory"): {"discount": 0.998, "steps": 4_000_000},
 }
 """Defaults that differ where the observation is not the learner's own."""
@@ -61,6 +66,11 @@ RULES: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 """Where each learner's `gpf.Rules` differ from `Rules.plume()`; an epoch is a rollout, or an episode online,
 once there is a metric."""
+
+OTHER_RULES: dict[tuple[str, str], dict[str, Any]] = {
+    ("policy-gradient", "onehot"): {"grow_patience": 60, "grow_threshold": 0.005, "max_depth": 2},
+}
+"""Rules that differ where the observation is not the learner's own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +132,8 @@ class Config:
     """What judges the states of PPO's policy: `shared`, a further output of its network, or `memory`, a network of its
     own that sees the features of memory, where the policy does not."""
     averaging: float | None = None
-    """Share of the old average in the running average of the weights, per rollout (parallel)."""
+    """Share of the old average in the running average of the weights, per rollout, which acts when learning is over; 0
+    for none (policy-gradient, parallel)."""
     exploration_end: float | None = None
     """Share of random actions in the end."""
     exploration_decay: float | None = None
@@ -218,7 +229,8 @@ def network_rules(config: Config) -> "Rules":
         if name not in {spec.name for spec in dataclasses.fields(Rules)}:
             raise ValueError(f"rules: unknown field {name!r}; accepted: those of gpf.Rules")
         try:
-            changes[name] = json.loads(text)
+            changes[name] = json.loads(f"0{text}" if text.startswith(".") else text)
         except json.JSONDecodeError:
             changes[name] = text  # a word
-    return Rules.plume(**{**RULES[config.learner], **changes})
+    defaults = {**RULES[config.learner], **OTHER_RULES.get((config.learner, vars(config)["observation"]), {})}
+    return Rules.plume(**{**defaults, **changes})

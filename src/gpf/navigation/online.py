@@ -15,6 +15,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gpf.navigation.acting import expected, explore, kept_inputs, write_inputs
+from gpf.navigation.averaging import WeightAverage
 from gpf.navigation.flat import FAST, FlatNetwork, forward
 from gpf.navigation.rollouts import Episodes, path_length_score, training_seeds
 from gpf.network import MLP, GrowPruneFreeze
@@ -235,6 +236,7 @@ class OnlineLearner:
         without: tuple[str, ...] = (),
     ) -> None:
         self.model, self.optimizer, self.settings, self.observation = model, optimizer, settings, observation
+        self.average: WeightAverage | None = None  # the paper's protocol has none
         self.betas, self.epsilon = _adam_settings(optimizer)
         self.world = World(1, scenario, threads=1)
         seeds = training_seeds(seed, 1)

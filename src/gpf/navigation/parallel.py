@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from gpf.navigation.acting import expected, greedy
+from gpf.navigation.averaging import WeightAverage
 from gpf.navigation.flat import FlatNetwork
 from gpf.navigation.rollouts import Episodes, Rollouts
 from gpf.network import MLP, GrowPruneFreeze
@@ -49,20 +50,14 @@ class ParallelLearner:
     def __init__(self, model: MLP, optimizer: torch.optim.Optimizer, rollouts: Rollouts, settings: Settings) -> None:
         self.model, self.optimizer, self.rollouts, self.settings = model, optimizer, rollouts, settings
         self.returns = np.zeros(rollouts.rewards.shape, np.float32)
-        self.averaged = 0  # rollouts in the average
         self.network = FlatNetwork(model)
-        self.average = self.network.values.copy()
-        self._learnt = self.average.copy()  # the weights as the last epoch left them
+        self.average = WeightAverage(self.network.values, settings.averaging) if settings.averaging else None
 
     def rebind(self, net: GrowPruneFreeze | None = None) -> None:
-        """Take over the network as it is now; needed after every event.
-
-        The average begins anew if the event has changed the weights; freezing does not.
-        """
+        """Take over the network as it is now; needed after every event."""
         self.network = FlatNetwork(self.model)
-        if not np.array_equal(self._learnt, self.network.values):
-            self.averaged = 0
-            self.average = self.network.values.copy()
+        if self.average:
+            self.average.renew(self.network.values)
 
     def epoch(self, progress: float) -> Episodes:
         """Collect a rollout and learn from it; `progress` is the share of the training that is over."""
@@ -72,21 +67,19 @@ class ParallelLearner:
         exploration = 1.0 - (1.0 - s.exploration_end) * min(1.0, progress / s.exploration_share)
         episodes = self.rollouts.collect(self.network, exploration)
         self.learn(exploration)
-        self._learnt = self.network.values.copy()
-        self.averaged += 1
-        self.average += max(1.0 - s.averaging, 1.0 / self.averaged) * (self.network.values - self.average)
+        if self.average:
+            self.average.add(self.network.values)
         return episodes
 
     def state(self) -> dict[str, NDArray]:
         """Everything but the network on which the next epoch depends."""
-        return {**self.rollouts.state(), "average": self.average, "averaged": np.array(self.averaged)}
+        return {**self.rollouts.state(), **(self.average.state() if self.average else {})}
 
     def restore(self, state: dict[str, NDArray]) -> None:
         """Go on from a state."""
         self.rollouts.restore(state)
-        self.average[...] = state["average"]
-        self.averaged = int(state["averaged"])
-        self._learnt = self.network.values.copy()
+        if self.average:
+            self.average.restore(state, self.network.values)
 
     def learn(self, exploration: float) -> None:
         """Several passes of gradient steps over the last rollout."""

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
+from gpf.navigation.averaging import WeightAverage
 from gpf.navigation.flat import FlatNetwork
 from gpf.navigation.rollouts import Episodes, Rollouts
 from gpf.network import MLP, GrowPruneFreeze
 from gpf.plume.kernels import kernel
-from gpf.plume.memory import MEMORY_SIZE
 from gpf.plume.scenario import ACTIONS
 
 
@@ -41,6 +41,9 @@ class Settings:
     """Weight of the value's squared error."""
     gradient_clip: float = 0.5
     """Greatest norm of the gradient; 0 for no clipping."""
+    averaging: float = 0.0
+    """Share of the old average in the running average of the weights, per rollout, once it has gone on for long; the
+    average is what acts when learning is over. 0 for no averaging."""
 
 
 class PolicyGradientLearner:
@@ -57,7 +60,8 @@ class PolicyGradientLearner:
         self.model, self.optimizer, self.rollouts, self.settings = model, optimizer, rollouts, settings
         self.critic = critic
         self.advantages = np.zeros(rollouts.rewards.shape, np.float32)
-        self.rebind()
+        self.network = FlatNetwork(model)
+        self.average = WeightAverage(self.network.values, settings.averaging) if settings.averaging else None
 
     @staticmethod
     def prepare(model: MLP) -> None:
@@ -69,6 +73,8 @@ class PolicyGradientLearner:
     def rebind(self, net: GrowPruneFreeze | None = None) -> None:
         """Take over the network as it is now; needed after every event."""
         self.network = FlatNetwork(self.model)
+        if self.average:
+            self.average.renew(self.network.values)
 
     def epoch(self, progress: float) -> Episodes:
         """Collect a rollout and learn from it; `progress` is the share of the training that is over."""
@@ -78,17 +84,25 @@ class PolicyGradientLearner:
                 group["lr"] = rate
         episodes = self.rollouts.collect(self.network)
         self.learn()
+        if self.average:
+            self.average.add(self.network.values)
         return episodes
 
     def state(self) -> dict[str, NDArray]:
         """Everything but the network on which the next epoch depends."""
-        return {**self.rollouts.state(), **(self.critic.state() if self.critic else {})}
+        state = self.rollouts.state()
+        for part in (self.critic, self.average):
+            if part is not None:
+                state |= part.state()
+        return state
 
     def restore(self, state: dict[str, NDArray]) -> None:
         """Go on from a state."""
         self.rollouts.restore(state)
         if self.critic:
             self.critic.restore(state)
+        if self.average:
+            self.average.restore(state, self.network.values)
 
     def learn(self) -> None:
         """Several passes of gradient steps over the last rollout."""
@@ -114,7 +128,7 @@ class PolicyGradientLearner:
                 self.optimizer.zero_grad()
                 loss.backward()
                 if s.gradient_clip:
-                    torch.nn.utils.clip_grad_norm_(self.model.parameters(), s.gradient_clip)
+                    nn.utils.clip_grad_norm_(self.model.parameters(), s.gradient_clip)
                 self.optimizer.step()
                 if self.critic:
                     self.critic.learn(beside[batch], returns[batch])
@@ -134,16 +148,20 @@ class PolicyGradientLearner:
 
 
 class Critic:
-    """A value network of its own that sees the features of memory, which its policy does not.
+    """A value network of its own that sees the features of memory too, which its policy does not.
 
     Only learning needs it: a policy without memory cannot tell from what it sees how an episode stands, and
     advantages over such a guess mislead it. Pinto et al. 2018 call the two asymmetric.
     """
 
-    def __init__(self, width: int, learning_rate: float, seed: int) -> None:
+    GRADIENT_CLIP = 5.0
+
+    def __init__(self, inputs: int, width: int, learning_rate: float, seed: int) -> None:
         with torch.random.fork_rng():  # a run that is resumed makes a critic too, and must draw no other numbers for it
             torch.manual_seed(seed)
-            self.model = MLP(MEMORY_SIZE, width, 1, depth=2)
+            self.model = nn.Sequential(
+                nn.Linear(inputs, width), nn.Tanh(), nn.Linear(width, width), nn.Tanh(), nn.Linear(width, 1)
+            )
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=learning_rate, eps=1e-5, fused=True)
 
     def judge(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -157,6 +175,7 @@ class Critic:
         error = (self.model(features)[:, 0] - returns).square().mean()
         self.optimizer.zero_grad()
         error.backward()
+        nn.utils.clip_grad_norm_(self.model.parameters(), self.GRADIENT_CLIP)
         self.optimizer.step()
 
     def state(self) -> dict[str, NDArray]:
@@ -169,7 +188,7 @@ class Critic:
             for name, tensors in moments.items():
                 tensors.append(adam[name] if adam else torch.zeros_like(parameter))
         flat = {name: torch.cat([t.detach().flatten() for t in tensors]) for name, tensors in moments.items()}
-        flat["weights"] = torch.nn.utils.parameters_to_vector(self.model.parameters()).detach()
+        flat["weights"] = nn.utils.parameters_to_vector(self.model.parameters()).detach()
         return {f"critic_{name}": tensor.numpy() for name, tensor in flat.items()} | {"critic_steps": np.array(steps)}
 
     def restore(self, state: dict[str, NDArray]) -> None:

@@ -13,12 +13,16 @@ from numpy.typing import NDArray
 
 from gpf.navigation.acting import NO_TABLE, SAMPLED, explore, kept_inputs, output_table, respond, write_inputs
 from gpf.navigation.flat import FlatNetwork
+from gpf.network import MLP
 from gpf.plume.kernels import kernel
 from gpf.plume.memory import MEMORY, MEMORY_SIZE, remember
 from gpf.plume.rng import seed_streams
-from gpf.plume.scenario import Scenario
+from gpf.plume.scenario import ACTIONS, LEVELS, OCTANTS, Scenario
+from gpf.plume.tokens import ONEHOT_SIZE, STATES, onehot
 from gpf.plume.world import World, begin, cores, observe, step, thread_pool
 
+PROBE_SEED = (1 << 24) - 1
+"""The last seed that a run can have."""
 LANES_OF_A_SEED = 1 << 16
 """A run with seed s owns the seeds of the world from s times this on."""
 
@@ -49,8 +53,9 @@ class Rollouts:
         actions: int64 (T, n). rewards: float32 (T, n).
         ends: bool (T, n), where an episode ended. bootstraps: bool (T, n), where it only ran out of time.
         final: float32 (T, n, K), the network's outputs for the last observation of the episodes that ended.
-        beside: float32 (T + 1, n, 14), features of memory that the network does not see; none unless asked for.
-        final_beside: float32 (T, n, 14), the same at the end of the episodes that ended.
+        beside: float32 (T + 1, n, F + 14), what a critic sees: the inputs, and the features of memory that the network
+            does not see; none unless asked for.
+        final_beside: float32 (T, n, F + 14), the same at the end of the episodes that ended.
     """
 
     def __init__(
@@ -77,7 +82,7 @@ class Rollouts:
         self.inputs = np.zeros((horizon + 1, count, len(self.keep)), np.float32)
         self.outputs = np.zeros((horizon + 1, count, outputs), np.float32)
         self.final = np.zeros((horizon, count, outputs), np.float32)
-        remembered = MEMORY_SIZE if remember_beside else 0
+        remembered = len(self.keep) + MEMORY_SIZE if remember_beside else 0
         self.beside = np.zeros((horizon + 1, count, remembered), np.float32)
         self.final_beside = np.zeros((horizon, count, remembered), np.float32)
         self.actions = np.zeros((horizon, count), np.int64)
@@ -143,6 +148,22 @@ class Rollouts:
         self._begun = bool(state["begun"])
 
 
+def probe_inputs(
+    scenario: Scenario, observation: str, without: tuple[str, ...] = (), count: int = 256
+) -> NDArray[np.float32]:
+    """A fixed batch of observations to look at a network with: all 392, or some of random walks with memory."""
+    if observation == "onehot":
+        states = np.arange(STATES)
+        tokens = np.stack([states // (LEVELS * OCTANTS), states // OCTANTS % LEVELS, states % OCTANTS], axis=1)
+        inputs = np.zeros((STATES, ONEHOT_SIZE), np.float32)
+        onehot(tokens, inputs)
+        return inputs
+    walks = Rollouts(32, 128, scenario, observation, len(ACTIONS), PROBE_SEED, threads=1, without=without)
+    walks.collect(FlatNetwork(MLP(len(walks.keep), 1, len(ACTIONS))), exploration=1.0)
+    seen = walks.inputs.reshape(-1, walks.inputs.shape[2])
+    return seen[np.linspace(0, len(seen) - 1, count).astype(int)]
+
+
 @kernel
 def _collect(
     first, last, begun, exploration, remembers, keep, layers, values, activations, table,
@@ -170,7 +191,7 @@ def _collect(
             observe(p, lane, tokens[i], raw[i])
             after = inputs[t + 1, i]
             write_inputs(remembers, keep, p, tokens[i], raw[i], memories[i], after)
-            _note(p, raw[i], memories[i], beside[t + 1, i])
+            _note(p, raw[i], memories[i], after, beside[t + 1, i])
             start[1] += reward
             actions[t, i] = action
             rewards[t, i] = reward
@@ -204,10 +225,11 @@ def _begin(p, lane, stream, filaments, scratch, tokens, raw, memory, start, reme
     memory.age = -1
     start[0], start[1] = lane.distance, 0.0
     write_inputs(remembers, keep, p, tokens, raw, memory, inputs)
-    _note(p, raw, memory, beside)
+    _note(p, raw, memory, inputs, beside)
 
 
 @njit(error_model="numpy")
-def _note(p, raw, memory, beside):
+def _note(p, raw, memory, inputs, beside):
     if len(beside):
-        remember(memory, p.stride, p.max_steps, raw, beside)
+        beside[: len(inputs)] = inputs
+        remember(memory, p.stride, p.max_steps, raw, beside[len(inputs) :])

@@ -5,7 +5,7 @@ import math
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +24,17 @@ from gpf.network.state import capture, restore
 from gpf.network.wrappers import is_distributed, mean_over_processes, renew, share_activation, unwrap
 
 BlockFactory = Callable[[int], nn.Module]
+
+
+class Watcher(Protocol):
+    """Somebody who wants to see the network just before and just after each event; see `GrowPruneFreeze.watchers`."""
+
+    def before(self, net: "GrowPruneFreeze") -> None:
+        """Something is about to happen."""
+
+    def after(self, net: "GrowPruneFreeze", event: Event) -> None:
+        """It has happened."""
+
 
 _ATTACHED: weakref.WeakSet[nn.Module] = weakref.WeakSet()
 """The stacks that are in somebody's care."""
@@ -71,6 +82,7 @@ class GrowPruneFreeze:
         events: All events so far, oldest first.
         epoch: Number of epochs that have ended. It only counts up: undoing a growth does not turn it back.
         extra: What was saved beside the network in the checkpoint that it was loaded from.
+        watchers: Called before and after each event, in order; they are not part of a checkpoint.
     """
 
     def __init__(
@@ -91,6 +103,7 @@ class GrowPruneFreeze:
         self.epoch = 0
         self.events: list[Event] = []
         self.extra: dict[str, Any] = {}
+        self.watchers: list[Watcher] = []
         self.plateau = Plateau()
         self.prunes_due: list[int] = []  # epochs left until each
         self.layers: list[Layer] = []
@@ -219,7 +232,7 @@ class GrowPruneFreeze:
             raise ValueError(
                 f"layer: {layer} is not frozen; accepted: {', '.join(map(str, self.frozen)) or 'none now'}"
             )
-        before = self.shape()
+        before = self._announced()
         prefix = surgery.block_path(self.model, self.stack, layer)
         surgery.thaw(self.layers[layer], self.optimizer, self.stored.pop(layer), prefix)
         return self._log(Thawed, (layer,), reason, before)
@@ -233,7 +246,7 @@ class GrowPruneFreeze:
         self._check_changeable()
         if self.before_growth is None:
             raise ValueError("undo: no growth to undo; accepted: once after each, with Rules(grow_undoable=True)")
-        before, since = self.shape(), self.plateau.since
+        before, since = self._announced(), self.plateau.since
         tensors, manifest = self.before_growth
         restore(self, tensors, manifest)
         self.before_growth = None
@@ -313,7 +326,7 @@ class GrowPruneFreeze:
         return block
 
     def _grow(self, block: nn.Module, reason: str) -> Event:
-        before = self.shape()
+        before = self._announced()
         groups = self._groups_like_last(block)
         if self.rules.grow_undoable or self.rules.grow_trial is not None:
             tensors, manifest = capture(self)
@@ -346,7 +359,7 @@ class GrowPruneFreeze:
 
     @torch.no_grad()
     def _prune(self, why: str) -> Event:
-        before, rules = self.shape(), self.rules
+        before, rules = self._announced(), self.rules
         touched, count, candidates = [], 0, 0
         for i, layer in enumerate(self.layers[:-1]):
             if layer.frozen:
@@ -412,13 +425,21 @@ class GrowPruneFreeze:
                 yield i, f"{share} moved < {rules.freeze_delta:g} in each of {layer.still} epochs"
 
     def _freeze(self, layer: int, reason: str) -> Event:
-        before = self.shape()
+        before = self._announced()
         self.stored[layer] = surgery.freeze(self.layers[layer], self.optimizer)
         return self._log(Frozen, (layer,), reason, before)
+
+    def _announced(self) -> Shape:
+        """The shape before an event, of which the watchers know now."""
+        for watcher in self.watchers:
+            watcher.before(self)
+        return self.shape()
 
     def _log(self, kind: type[Event], layers: tuple[int, ...], reason: str, before: Shape) -> Event:
         event = kind(self.epoch, layers, reason, before, self.shape())
         self.events.append(event)
+        for watcher in self.watchers:
+            watcher.after(self, event)
         return event
 
     def _before_step(self, *_: Any) -> None:

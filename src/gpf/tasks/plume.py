@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +33,11 @@ from gpf.navigation.agents import (
 )
 from gpf.navigation.config import Config, network_rules
 from gpf.navigation.evaluate import BLOCK, HELD_OUT, VALIDATION, Evaluation, evaluate
-from gpf.navigation.rollouts import Episodes
+from gpf.navigation.rollouts import Episodes, probe_inputs
 from gpf.plume.scenario import Scenario
 from gpf.runs import Run, RunError, read_log, write_json
+from gpf.spectra.plasticity import plasticity
+from gpf.spectra.recorder import Recorder, write_snapshot
 
 EPOCHS_IN_A_ROUND = {"policy-gradient": 8, "parallel": 8, "online": 100}
 """After a round there are a line of metrics and a checkpoint; a killed run loses no more than one."""
@@ -76,6 +79,11 @@ class Training:
             self.net = make_network(self.config)
             self.learner = make_learner(self.config, self.world, self.net, threads)
         run.drop_after(self.progress["round"])
+        self.net.watchers.append(Recorder(partial(write_snapshot, run.folder / "spectra")))
+        values = vars(self.config)
+        with torch.random.fork_rng():
+            probe = probe_inputs(self.world, values["observation"], self.config.without)
+        self._probe = torch.from_numpy(probe)
 
     def _restore(self, checkpoint: Path) -> None:
         """Go on from what the checkpoint says beside the network."""
@@ -124,6 +132,8 @@ class Training:
         validation = self._validate() if due else None
         now["seconds"] += time.perf_counter() - started
         metrics = {**self._metrics(validation), "return": float(np.mean(returns)) if returns else None}
+        if validation is not None:
+            metrics["plasticity"] = [layer.to_json() for layer in plasticity(self.net.model, self._probe)]
         metrics["steps_per_second"] = (now["steps"] - steps_before) / (now["seconds"] - seconds_before)
         self.run.append("metrics", [metrics])
         self.run.append("events", events)
@@ -136,8 +146,8 @@ class Training:
         """The navigator as it is now."""
         values = vars(self.config)
         network = self.learner.network
-        if (average := getattr(self.learner, "average", None)) is not None:
-            network = network.with_values(average)
+        if self.learner.average is not None:
+            network = network.with_values(self.learner.average.values)
         return NetworkPolicy(network, values["observation"], values["acting"], self.world, self.config.without)
 
     def _steps_of(self, episodes: Episodes) -> int:
@@ -210,8 +220,8 @@ class Training:
         """What a checkpoint says of itself."""
         about = {name: getattr(self.config, name) for name in ("learner", "observation", "acting", "reward")}
         about["progress"] = self.progress
-        if (average := getattr(self.learner, "average", None)) is not None:
-            about["average"] = torch.from_numpy(average)
+        if self.learner.average is not None:
+            about["average"] = torch.from_numpy(self.learner.average.values)
         return about
 
     def _state(self) -> dict[str, torch.Tensor]:

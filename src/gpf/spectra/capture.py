@@ -1,0 +1,150 @@
+"""What goes in and out of every weight layer of a torch model, for a probe batch."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from gpf.spectra.activations import Activation
+from gpf.spectra.propagation import is_activation
+
+WEIGHTED = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
+SAMPLES = 1024
+"""Samples, or positions of an image or a text, of which not more are looked at."""
+
+
+@dataclass(frozen=True)
+class Captured:
+    """One weight layer as a batch saw it. Samples are rows; the positions of a convolution are samples."""
+
+    name: str
+    module: nn.Module
+    inputs: Tensor | None
+    """(m, n0); None for a convolution, whose inputs overlap."""
+    outputs: Tensor
+    """(m, n1), before the activation."""
+    activation: Activation
+    """What came next, before another weight layer: an activation, or `linear` where none was a module."""
+    activated: Tensor
+    """(m, n1), after it."""
+    normalised: bool
+    """Whether layer normalisation stood between."""
+    predictable: bool
+    """Whether nothing else stood between that a prediction does not know."""
+
+
+def weight_matrix(module: nn.Module) -> Tensor:
+    """The weights of a layer, one unit a row."""
+    weight: Any = module.weight
+    return weight.detach().flatten(1) if weight.dim() > 2 else weight.detach()
+
+
+def weighted_layers(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    """The linear and convolutional layers of a model, in order."""
+    found = [(name, module) for name, module in model.named_modules() if isinstance(module, WEIGHTED)]
+    if not found:
+        raise ValueError(f"model: {type(model).__name__} has no linear or convolutional layer; accepted: one that has")
+    yield from found
+
+
+def check_weights(model: nn.Module) -> None:
+    """Refuse weights that are not finite, by name."""
+    for name, parameter in model.named_parameters():
+        if not torch.isfinite(parameter).all():
+            raise ValueError(f"model: {name} holds values that are not finite; accepted: numbers only")
+
+
+def capture(model: nn.Module, batch: Any, most: int = SAMPLES) -> list[Captured]:
+    """Run a batch through a model, without changing it, and return what its weight layers did.
+
+    A layer that is used several times appears as it was used last; one that is not used does not appear.
+    """
+    _check_batch(batch)
+    check_weights(model)
+    calls: dict[str, dict[str, Any]] = {}
+    latest: list[str] = []
+
+    def weighted(name: str) -> Callable[..., None]:
+        def hook(module: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
+            calls.pop(name, None)
+            inputs = None if output.dim() > 2 and not isinstance(module, nn.Linear) else _rows(args[0], module, most)
+            calls[name] = {
+                "inputs": inputs, "outputs": _rows(output, module, most), "activation": "linear",
+                "normalised": False, "predictable": True, "module": module,
+            }  # fmt: skip
+            calls[name]["activated"] = calls[name]["outputs"]
+            latest[:] = [name]
+
+        return hook
+
+    def between(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        if not latest or not isinstance(output, Tensor):
+            return
+        call = calls[latest[0]]
+        rows = _rows(output, call["module"], most)
+        if rows.shape != call["outputs"].shape or call["activation"] != "linear":
+            return
+        if is_activation(module):
+            call["activation"], call["activated"] = module, rows
+        elif isinstance(module, nn.LayerNorm):
+            call["normalised"] = True
+        elif not isinstance(module, nn.Identity | nn.Dropout):
+            call["predictable"] = False
+
+    handles = [module.register_forward_hook(weighted(name)) for name, module in weighted_layers(model)]
+    handles += [
+        module.register_forward_hook(between)
+        for module in model.modules()
+        if not isinstance(module, WEIGHTED) and not list(module.children())
+    ]
+    try:
+        with evaluating(model), torch.no_grad():
+            model(*batch) if isinstance(batch, tuple | list) else model(batch)
+    finally:
+        for handle in handles:
+            handle.remove()
+    if not calls:
+        raise ValueError("batch: no weight layer saw it; accepted: one that the model's forward uses")
+    return [
+        Captured(
+            name, call["module"], call["inputs"], call["outputs"], call["activation"], call["activated"],
+            call["normalised"], call["predictable"],
+        )
+        for name, call in calls.items()
+    ]  # fmt: skip
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """The model in evaluation mode, and afterwards every module as it was."""
+    before = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, mode in before:
+            module.training = mode
+
+
+def _check_batch(batch: Any) -> None:
+    first = batch[0] if isinstance(batch, tuple | list) and batch else batch
+    if not isinstance(first, Tensor):
+        raise ValueError(f"batch: of type {type(first).__name__}; accepted: a tensor, or a tuple of the model's inputs")
+    if first.dim() < 1 or 0 in first.shape:
+        raise ValueError(f"batch: of shape {tuple(first.shape)}; accepted: at least one sample")
+    if first.is_floating_point() and not torch.isfinite(first).all():
+        raise ValueError("batch: holds values that are not finite; accepted: numbers only")
+
+
+def _rows(tensor: Tensor, module: nn.Module, most: int) -> Tensor:
+    """Samples as rows and units as columns, not more than `most` of them, evenly chosen."""
+    if isinstance(module, nn.Linear) or tensor.dim() == 2:
+        rows = tensor.reshape(-1, tensor.shape[-1])
+    else:
+        rows = tensor.movedim(1, -1).reshape(-1, tensor.shape[1])
+    if len(rows) > most:
+        rows = rows[torch.linspace(0, len(rows) - 1, most, device=rows.device).long()]
+    return rows.detach()

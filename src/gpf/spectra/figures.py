@@ -1,0 +1,127 @@
+"""Figures of spectra: how weights and activations of every layer looked after each event."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from gpf.spectra.empirical import Spectrum, Weights
+from gpf.spectra.inspection import GramReport, Inspection
+from gpf.spectra.theory import marchenko_pastur
+
+_MEASURED, _PREDICTED, _SPIKE = "#2f5d8c", "#ab3742", "#b07d1a"
+MEASURES = {
+    "weight_magnitude": "mean absolute weight",
+    "effective_rank": "effective rank of activations",
+    "dead": "share of dead units",
+    "dormant": "share of dormant units",
+    "stable_rank": "stable rank of activations",
+    "gradient_norm": "norm of the last gradient",
+}
+
+
+def weights_figure(
+    labels: Sequence[str], inspections: Sequence[Inspection], drifts: Sequence[dict[str, float]]
+) -> Figure:
+    """Eigenvalues of the weights of every layer (rows) at every snapshot (columns), with the fitted bulk and spikes."""
+    return _grid(
+        labels, inspections, drifts, lambda axes, layer: _draw_weights(axes, layer.weights), "eigenvalue of W^T W"
+    )
+
+
+def grams_figure(
+    labels: Sequence[str], inspections: Sequence[Inspection], drifts: Sequence[dict[str, float]]
+) -> Figure:
+    """Eigenvalues of the activations' Gram matrices, with what random weights would give."""
+    return _grid(
+        labels, inspections, drifts, lambda axes, layer: _draw_gram(axes, layer.gram), "eigenvalue of Y^T Y / m"
+    )
+
+
+def plasticity_figure(steps: Sequence[float], lines: Sequence[list[dict[str, Any]]], unit: str = "steps") -> Figure:
+    """The measures of plasticity of every layer over time."""
+    figure = Figure(figsize=(12, 6), layout="constrained")
+    panels = figure.subplots(2, 3, sharex=True).ravel()
+    names = list(dict.fromkeys(layer["name"] for line in lines for layer in line))
+    for axes, (measure, title) in zip(panels, MEASURES.items(), strict=True):
+        for n, name in enumerate(names):
+            found = [
+                (step, layer[measure])
+                for step, line in zip(steps, lines, strict=True)
+                for layer in line
+                if layer["name"] == name and layer[measure] is not None
+            ]
+            if found:
+                axes.plot(*zip(*found, strict=True), color=f"C{n}", marker="o", markersize=3, label=name)
+        axes.set_title(title, fontsize=10)
+        axes.set_ylim(0, None)
+    for axes in panels[3:]:
+        axes.set_xlabel(unit)
+    panels[0].legend(fontsize=8)
+    return figure
+
+
+def _grid(labels: Any, inspections: Any, drifts: Any, draw: Any, unit: str) -> Figure:
+    names = list(dict.fromkeys(layer.name for inspection in inspections for layer in inspection.layers))
+    figure = Figure(figsize=(2.6 * len(labels) + 0.6, 2.3 * len(names) + 0.7), layout="constrained")
+    panels = figure.subplots(len(names), len(labels), squeeze=False)
+    for column, (label, inspection, drift) in enumerate(zip(labels, inspections, drifts, strict=True)):
+        layers = {layer.name: layer for layer in inspection.layers}
+        panels[0, column].set_title(label, fontsize=8)
+        for row, name in enumerate(names):
+            axes = panels[row, column]
+            if name not in layers:
+                axes.axis("off")
+                continue
+            draw(axes, layers[name])
+            if name in drift:
+                axes.text(0.97, 0.93, f"drift {drift[name]:.3f}", transform=axes.transAxes, ha="right", fontsize=7)
+            axes.tick_params(labelsize=7)
+            if column == 0:
+                axes.set_ylabel(name, fontsize=8)
+    for axes in panels[-1]:
+        axes.set_xlabel(unit, fontsize=8)
+    return figure
+
+
+def _draw_weights(axes: Axes, weights: Weights) -> None:
+    bulk = weights.bulk
+    _histogram(axes, weights.spectrum)
+    if bulk is None:
+        return
+    longer, shorter = max(weights.shape), min(weights.shape)
+    law = marchenko_pastur(shorter / longer, longer * bulk.sigma**2)
+    x = np.linspace(max(bulk.low, 0.01 * bulk.high), bulk.high, 200)
+    axes.plot(x, law.density(x) * (1.0 - len(bulk.spikes) / shorter), color=_PREDICTED, linewidth=1.2)
+    for spike in bulk.spikes:
+        axes.axvline(float(spike), color=_SPIKE, linewidth=0.8)
+
+
+def _draw_gram(axes: Axes, gram: GramReport | None) -> None:
+    if gram is None:
+        axes.axis("off")
+        return
+    positive = gram.spectrum.values[gram.spectrum.values > 1e-6 * gram.spectrum.values[-1]]
+    if not len(positive):
+        axes.text(0.5, 0.5, "all zero", transform=axes.transAxes, ha="center", fontsize=8)
+        return
+    bins = np.geomspace(positive[0], positive[-1] * 1.001, 25)
+    share = len(positive) / len(gram.spectrum.values)
+    heights, _ = np.histogram(np.log10(positive), np.log10(bins), density=True)
+    axes.stairs(heights * share, bins, fill=True, color=_MEASURED, alpha=0.6)
+    axes.set_xscale("log")
+    if gram.law is not None:
+        low = max(gram.law.support[0], 1e-6 * gram.law.support[1])
+        x = np.geomspace(low, gram.law.support[1], 200)
+        axes.plot(x, gram.law.density(x) * x * np.log(10.0), color=_PREDICTED, linewidth=1.2)
+    for spike in gram.spikes:
+        axes.axvline(float(spike), color=_SPIKE, linewidth=0.8)
+    if gram.kolmogorov is not None:
+        axes.text(0.03, 0.93, f"D {gram.kolmogorov:.2f}", transform=axes.transAxes, fontsize=7)
+
+
+def _histogram(axes: Axes, spectrum: Spectrum) -> None:
+    bins = np.linspace(0.0, max(float(spectrum.values[-1]), 1e-12) * 1.001, 30)
+    axes.hist(spectrum.values, bins.tolist(), weights=spectrum.shares / (bins[1] - bins[0]), color=_MEASURED, alpha=0.6)

@@ -1,0 +1,99 @@
+"""Folds: how often a path through the data crosses from one linear region of a ReLU network to another.
+
+Inside a region the network is linear; at its border a unit switches on or off, and the space is folded there. Along a
+straight path the borders of the first layer are found exactly and, because the network is linear between them, those of
+the next one too, and so on: nothing is sampled, and no region is missed.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from torch import Tensor, nn
+
+from gpf.spectra.activations import Array
+
+
+@dataclass(frozen=True)
+class Folds:
+    """Regions of one layer, over the paths."""
+
+    layer: int
+    crossings: Array
+    """Borders of this layer's units that each path crosses."""
+    regions: Array
+    """Different linear regions of the network up to this layer that each path passes through."""
+    units: float
+    """Mean share of units that switch at least once on a path."""
+
+
+def folds(model: nn.Module, data: Tensor, paths: int = 64, seed: int = 0) -> list[Folds]:
+    """Count folds along straight paths between random pairs of data points, layer by layer.
+
+    Args:
+        model: A chain of linear layers with ReLU between, such as gpf.MLP; pruned and frozen ones too. Normalisation
+            is not piecewise linear, and refused.
+        data: One point a row.
+        paths: How many pairs.
+        seed: Of their choice.
+    """
+    layers = relu_chain(model)
+    if data.dim() != 2 or len(data) < 2 or data.shape[1] != layers[0][0].shape[1]:
+        raise ValueError(
+            f"data: of shape {tuple(data.shape)}; accepted: at least two points of {layers[0][0].shape[1]} numbers"
+        )
+    if paths < 1:
+        raise ValueError(f"paths: {paths}; accepted: at least 1")
+    rng = np.random.default_rng(seed)
+    points = data.detach().double().cpu().numpy()
+    pairs = [rng.choice(len(points), 2, replace=False) for _ in range(paths)]
+    walked = [walk(layers, points[first], points[second]) for first, second in pairs]
+    return [
+        Folds(
+            layer=n,
+            crossings=np.array([path[n][0] for path in walked], float),
+            regions=np.array([path[n][1] for path in walked], float),
+            units=float(np.mean([path[n][2] for path in walked])),
+        )
+        for n in range(len(layers))
+    ]
+
+
+def relu_chain(model: nn.Module) -> list[tuple[Array, Array]]:
+    """Weights and biases of the layers of a ReLU chain that are followed by one."""
+    flat = [module for module in model.modules() if not list(module.children())]
+    flat = [module for module in flat if not isinstance(module, nn.Identity | nn.Dropout | nn.Flatten)]
+    layers: list[tuple[Array, Array]] = []
+    for module, after in zip(flat, [*flat[1:], None], strict=True):
+        if isinstance(module, nn.Linear) and isinstance(after, nn.ReLU):
+            weight = module.weight.detach().double().cpu().numpy()
+            bias = np.zeros(len(weight)) if module.bias is None else module.bias.detach().double().cpu().numpy()
+            layers.append((weight, bias))
+        elif not isinstance(module, nn.Linear | nn.ReLU) or (isinstance(module, nn.Linear) and after is not None):
+            raise ValueError(f"model: {type(module).__name__} in it; accepted: a chain of Linear and ReLU")
+    if not layers:
+        raise ValueError("model: no Linear with a ReLU behind it; accepted: a chain of them")
+    if not all(np.isfinite(weight).all() and np.isfinite(bias).all() for weight, bias in layers):
+        raise ValueError("model: weights that are not finite; accepted: numbers only")
+    return layers
+
+
+def walk(layers: Sequence[tuple[Array, Array]], start: Array, end: Array) -> list[tuple[int, int, float]]:
+    """For each layer: crossings, regions so far and the share of units that switch, on a straight path."""
+    places = np.array([0.0, 1.0])  # where the path bends, up to the layer in hand
+    values = np.stack([start, end])  # the layer's inputs there; linear in between
+    out = []
+    for weight, bias in layers:
+        before = values @ weight.T + bias
+        first, second = before[:-1], before[1:]
+        switches = (first > 0.0) != (second > 0.0)
+        piece, unit = np.nonzero(switches)
+        share = first[piece, unit] / (first[piece, unit] - second[piece, unit])
+        crossings = places[piece] + share * (places[piece + 1] - places[piece])
+        old_places = places
+        places = np.unique(np.concatenate([places, crossings]))
+        at = np.clip(np.searchsorted(old_places, places, side="right") - 1, 0, len(old_places) - 2)
+        along = ((places - old_places[at]) / (old_places[at + 1] - old_places[at]))[:, None]
+        values = np.maximum((1.0 - along) * before[at] + along * before[at + 1], 0.0)
+        out.append((len(piece), len(places) - 1, len(np.unique(unit)) / len(weight)))
+    return out

@@ -1,0 +1,203 @@
+"""Signal propagation in wide random networks (Schoenholz et al. 2016): how deep a network can be and still learn.
+
+Weights have variance sigma_w^2 / inputs and biases sigma_b^2. The length q of a signal and the correlation c of two of
+them follow maps from layer to layer; how fast those maps settle says how far information, and gradients, reach.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.optimize import brentq
+
+from gpf.spectra.activations import Activation, Array, apply, gauss
+
+if TYPE_CHECKING:
+    from torch import nn
+
+DEPTHS = 6.0
+"""Networks train up to about this many depth scales (Schoenholz et al. 2016)."""
+UNBOUNDED = float("inf")
+NEAR, FAR = 1e-12, 1e8
+"""Lengths below which a signal is said to die, and beyond which to grow for ever."""
+
+
+def length_map(q: float, sigma_w: float, sigma_b: float, activation: Activation) -> float:
+    """The length of a signal after the next layer."""
+    return sigma_w**2 * _mean_square(q, activation) + sigma_b**2
+
+
+def correlation_map(c: float, q: float, sigma_w: float, sigma_b: float, activation: Activation) -> float:
+    """The correlation of two signals of length q after the next layer."""
+    z, weights = gauss(np.sqrt(q))
+    root = np.sqrt(q)
+    first = apply(activation, root * z)
+    inner = apply(activation, root * (c * z[:, None] + np.sqrt(max(0.0, 1.0 - c * c)) * z[None, :])) @ weights
+    product = float(weights @ (first * inner))
+    return (sigma_w**2 * product + sigma_b**2) / length_map(q, sigma_w, sigma_b, activation)
+
+
+def fixed_length(sigma_w: float, sigma_b: float, activation: Activation) -> float:
+    """The length that signals settle at: 0 where they die, infinite where they grow for ever."""
+    _check(sigma_w, sigma_b)
+
+    def gain(q: float) -> float:
+        return length_map(q, sigma_w, sigma_b, activation) / q - 1.0
+
+    if abs(gain(1.0)) < 1e-12:
+        return 1.0  # settled; at ReLU's critical point every length is
+    if gain(FAR) > 0.0:
+        return UNBOUNDED
+    if gain(NEAR) < 0.0:
+        return 0.0
+    return float(np.exp(brentq(lambda log: gain(np.exp(log)), np.log(NEAR), np.log(FAR), xtol=1e-14)))
+
+
+@dataclass(frozen=True)
+class Propagation:
+    """What a wide random network of these variances does to signals and gradients."""
+
+    sigma_w: float
+    sigma_b: float
+    length: float
+    """q*, the length that signals settle at."""
+    chi: float
+    """chi_1: by what squared gradients are multiplied, a layer; 1 is critical."""
+    correlation: float
+    """c*, the correlation that two signals settle at."""
+    length_scale: float
+    """xi_q: layers in which a difference in length falls by e."""
+    depth_scale: float
+    """xi_c: layers in which a difference in correlation falls by e; infinite at criticality."""
+
+    @property
+    def trainable_depth(self) -> float:
+        """About the deepest that still learns."""
+        return DEPTHS * self.depth_scale
+
+    @property
+    def phase(self) -> str:
+        """`ordered` (gradients vanish), `chaotic` (they explode) or `critical`."""
+        if abs(self.chi - 1.0) < 1e-6:
+            return "critical"
+        return "ordered" if self.chi < 1.0 else "chaotic"
+
+
+def propagation(sigma_w: float, sigma_b: float = 0.0, activation: Activation = "relu") -> Propagation:
+    """Lengths, correlations and depth scales of a random network."""
+    q = fixed_length(sigma_w, sigma_b, activation)
+    at = min(max(q, NEAR), FAR)  # where signals die or grow for ever, the limit from there
+    chi = sigma_w**2 * _mean_square_slope(at, 1.0, activation)
+    c = 1.0 if chi <= 1.0 + 1e-9 else _fixed_correlation(at, sigma_w, sigma_b, activation)
+    slope = chi if c == 1.0 else sigma_w**2 * _mean_square_slope(at, c, activation)
+    step = 1e-4 * at
+    up, down = (length_map(at + change, sigma_w, sigma_b, activation) for change in (step, -step))
+    return Propagation(sigma_w, sigma_b, q, chi, c, _scale((up - down) / (2.0 * step)), _scale(slope))
+
+
+def critical_point(length: float, activation: Activation) -> tuple[float, float]:
+    """sigma_w^2 and sigma_b^2 at which chi_1 is 1 and signals settle at this length; over all lengths, a line."""
+    if not 0.0 < length < FAR:
+        raise ValueError(f"length: {length}; accepted: a number above 0")
+    variance = 1.0 / _mean_square_slope(length, 1.0, activation)
+    bias = length - variance * _mean_square(length, activation)
+    if bias < -1e-6 * length:
+        raise ValueError(f"length: {length}; accepted: one on the critical line of this activation")
+    return variance, bias if bias > 1e-9 * length else 0.0
+
+
+def advise_depth(
+    model: "nn.Module | float", sigma_b: float | None = None, activation: Activation | None = None
+) -> float:
+    """The trainable depth, in layers, of a model or of (sigma_w, sigma_b, activation); infinite at criticality.
+
+    A model's variances are the medians over its stack of linear layers, and its activation is the one between them.
+    `gpf.Rules(max_depth=...)` takes it as a bound on growth: `min(int(advise_depth(model)), 100)`.
+    """
+    if isinstance(model, int | float):
+        return propagation(float(model), sigma_b or 0.0, activation or "relu").trainable_depth
+    if sigma_b is not None or activation is not None:
+        raise ValueError("sigma_b, activation: given beside a model; accepted: only with sigma_w, for a model has both")
+    sigma_w, sigma_b, found = measured_variances(model)
+    return propagation(sigma_w, sigma_b, found).trainable_depth
+
+
+def measured_variances(model: "nn.Module") -> tuple[float, float, Activation]:
+    """sigma_w, sigma_b and the activation of a model as it is now.
+
+    Weights are taken about zero, pruned ones included. The head, the last linear layer, does not count if there are
+    others.
+    """
+    from torch import nn
+
+    linear = [module for module in model.modules() if isinstance(module, nn.Linear)]
+    activations = [module for module in model.modules() if is_activation(module)]
+    if not linear or not activations:
+        raise ValueError("model: it has no linear layers, or no activations; accepted: one with both, or sigma_w")
+    hidden = linear[:-1] or linear
+    widths = [module.weight.shape[1] for module in hidden]
+    squares = [float(module.weight.detach().double().square().mean()) for module in hidden]
+    sigma_w = np.sqrt(np.median([width * square for width, square in zip(widths, squares, strict=True)]))
+    biases = [
+        float(module.bias.detach().double().square().mean()) if module.bias is not None else 0.0 for module in hidden
+    ]
+    return float(sigma_w), float(np.sqrt(np.median(biases))), activations[0]
+
+
+def is_activation(module: "nn.Module") -> bool:
+    """Whether a module is an activation that works on each element alone."""
+    from torch import nn
+
+    return isinstance(
+        module,
+        nn.ReLU | nn.LeakyReLU | nn.ELU | nn.GELU | nn.SiLU | nn.Tanh | nn.Sigmoid | nn.Hardtanh | nn.Hardswish
+        | nn.Mish | nn.Softplus | nn.SELU | nn.CELU,
+    )  # fmt: skip
+
+
+def _check(sigma_w: float, sigma_b: float) -> None:
+    if not 0.0 < sigma_w < np.inf:
+        raise ValueError(f"sigma_w: {sigma_w}; accepted: a number above 0")
+    if not 0.0 <= sigma_b < np.inf:
+        raise ValueError(f"sigma_b: {sigma_b}; accepted: a number of at least 0")
+
+
+def _mean_square(q: float, activation: Activation) -> float:
+    z, weights = gauss(np.sqrt(q))
+    return float(weights @ apply(activation, np.sqrt(q) * z) ** 2)
+
+
+def _slope(activation: Activation, x: Array) -> Array:
+    """The derivative, from both sides, which leaves out a jump but not a kink."""
+    step = 1e-6 * np.maximum(np.abs(x), 1e-6)
+    return (apply(activation, x + step) - apply(activation, x - step)) / (2.0 * step)
+
+
+def _mean_square_slope(q: float, c: float, activation: Activation) -> float:
+    """E f'(u1) f'(u2), of signals of length q and correlation c."""
+    z, weights = gauss(np.sqrt(q))
+    root = np.sqrt(q)
+    first = _slope(activation, root * z)
+    if c == 1.0:
+        return float(weights @ first**2)
+    second = _slope(activation, root * (c * z[:, None] + np.sqrt(1.0 - c * c) * z[None, :])) @ weights
+    return float(weights @ (first * second))
+
+
+def _fixed_correlation(q: float, sigma_w: float, sigma_b: float, activation: Activation) -> float:
+    """The stable fixed point below 1, in the chaotic phase."""
+
+    def gain(c: float) -> float:
+        return correlation_map(c, q, sigma_w, sigma_b, activation) - c
+
+    if gain(0.0) <= 0.0:
+        return 0.0
+    return float(brentq(gain, 0.0, 1.0 - 1e-9)) if gain(1.0 - 1e-9) < 0.0 else 1.0
+
+
+def _scale(slope: float) -> float:
+    """Layers in which a difference that is multiplied by `slope` each layer falls by e."""
+    if slope <= 0.0:
+        return 0.0
+    rate = -np.log(slope)
+    return UNBOUNDED if abs(rate) < 1e-9 else float(1.0 / abs(rate))

@@ -1,0 +1,309 @@
+"""The spectrum that a random nonlinear layer gives to its Gram matrix (Pennington & Worah 2017), at any depth.
+
+Let Y = f(W X) be a layer's output for m samples, its weights Gaussian and its activation centred. In the limit of many
+samples and units its Gram matrix K = Y^T Y / n, of unit trace, is a sample covariance: its population is
+
+    b K' + (1 - b) I,    b = zeta / eta,
+
+K' being the Gram matrix of the layer's input (Peche 2019; Fan & Wang 2020). So a law is a chain of two maps, both
+explicit in a parameter x: shrink the previous law towards 1 by b, then the map of Marchenko and Pastur,
+
+    z = w x,  s = s_H(x) / w,  w = 1 - gamma - gamma x s_H(x),  gamma = m / n,
+
+of which x is found for a given z by Newton's method, followed down from a large imaginary part. Any depth costs one
+unknown. Transforms are s(z) = E 1 / (lambda - z), the paper's sign.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from gpf.spectra.activations import Activation, Array, moments
+
+Complex = NDArray[Any]
+Gram = Literal["samples", "features"]
+CLOSE = 1e-7
+"""Imaginary part at which densities are read, as a share of the eigenvalue."""
+NOTHING = 1e-13
+"""Eigenvalues below this share of the greatest are taken for zero."""
+POINTS, FEWER_POINTS = 4000, 450
+"""Points of the grid on which a law's distribution function is summed up; fewer where the population has many parts."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One layer: the population is `slope` times the Gram matrix before it plus `constant`; `ratio` is m / n."""
+
+    slope: float
+    constant: float
+    ratio: float
+
+
+@dataclass(frozen=True, eq=False)
+class Law:
+    """A limiting spectral distribution on [0, inf), with an atom at zero where the matrix has not full rank."""
+
+    steps: tuple[Step, ...]
+    """What has happened to the first population, in order."""
+    population: Array
+    """Eigenvalues of the first population; a single 1 for white data."""
+    parts: Array = field(default_factory=lambda: np.ones(1))
+    """The share of each of them."""
+    scale: float = 1.0
+    """What all eigenvalues are multiplied by."""
+    share: float = 1.0
+    """Eigenvalues of the matrix in the chain for each one of the matrix that is meant: m for samples, m / n for
+    features, which has the same eigenvalues but for zeros."""
+
+    def stieltjes(self, z: ArrayLike) -> Complex:
+        """E 1 / (lambda - z), at complex z off the real axis."""
+        points = np.asarray(z, complex)
+        if (points.imag == 0.0).any():
+            raise ValueError("z: on the real axis; accepted: an imaginary part that is not 0")
+        upper = np.where(points.imag > 0.0, points, points.conj()).ravel() / self.scale
+        s = self._transform(upper) / self.scale
+        s = self.share * s - (1.0 - self.share) / (upper * self.scale)
+        return np.where(points.imag > 0.0, s.reshape(points.shape), s.reshape(points.shape).conj())
+
+    def density(self, x: ArrayLike) -> Array:
+        """The density of the continuous part; 0 at zero, where there may be an atom."""
+        points = np.asarray(x, float)
+        out = np.zeros(points.shape)
+        inside = (points > NOTHING * self._bound) & (points <= self._bound)
+        if inside.any():
+            s = self._transform(points[inside] / self.scale * (1.0 + 1j * CLOSE))
+            there = s.imag > 1e-4 * np.abs(s)  # what is less is the tail of CLOSE
+            out[inside] = self.share * np.where(there, s.imag, 0.0) / (np.pi * self.scale)
+        return out
+
+    @property
+    def atom(self) -> float:
+        """The share of eigenvalues that are exactly zero."""
+        zeros = float(self.parts[self.population <= 0.0].sum())
+        for step in self.steps:
+            zeros = zeros if step.constant <= 1e-12 else 0.0
+            zeros = max(zeros, 1.0 - 1.0 / step.ratio)
+        return 1.0 - self.share * (1.0 - zeros)
+
+    @property
+    def moments(self) -> tuple[float, float]:
+        """The first two moments, exactly."""
+        first, second = float(self.parts @ self.population), float(self.parts @ self.population**2)
+        for step in self.steps:
+            second = step.slope**2 * second + 2.0 * step.slope * step.constant * first + step.constant**2
+            first = step.slope * first + step.constant
+            second += step.ratio * first**2
+        return self.share * self.scale * first, self.share * self.scale**2 * second
+
+    @property
+    def support(self) -> tuple[float, float]:
+        """The least and the greatest eigenvalue of the continuous part."""
+        grid, _ = self._summed
+        return float(grid[0]), float(grid[-1])
+
+    def cdf(self, x: ArrayLike) -> Array:
+        """The distribution function, atom included."""
+        grid, mass = self._summed
+        points = np.asarray(x, float)
+        inside = np.interp(points, grid, mass, left=0.0)
+        return np.where(points < 0.0, 0.0, np.minimum(1.0, self.atom + inside))
+
+    def quantile(self, share: ArrayLike) -> Array:
+        """The eigenvalue below which this share of them lies."""
+        grid, mass = self._summed
+        wanted = np.asarray(share, float) - self.atom
+        return np.where(wanted <= 0.0, 0.0, np.interp(wanted, mass, grid))
+
+    @property
+    def mass(self) -> float:
+        """Of the whole law, as far as the density and the atom add up: 1, but for the error of the grid."""
+        return self.atom + float(self._summed[1][-1])
+
+    def then(self, *steps: Step) -> "Law":
+        """The law after further layers."""
+        if self.scale != 1.0 or self.share != 1.0:
+            raise ValueError("then: of a law that is scaled, or of features; accepted: a normalised one, of samples")
+        chain, population, parts = list(self.steps), self.population, self.parts
+        for step in steps:
+            if step.slope == 0.0:  # nothing of what was before is left
+                chain, population, parts = [Step(1.0, 0.0, step.ratio)], np.array([step.constant]), np.ones(1)
+            else:
+                chain.append(step)
+        return Law(tuple(chain), population, parts)
+
+    @cached_property
+    def _bound(self) -> float:
+        """No eigenvalue is greater."""
+        top = float(np.max(self.population))
+        for step in self.steps:
+            top = (step.slope * top + step.constant) * (1.0 + np.sqrt(step.ratio)) ** 2
+        return 1.001 * top * self.scale
+
+    @cached_property
+    def _summed(self) -> tuple[Array, Array]:
+        """A grid over the support and the mass of the continuous part up to each of its points."""
+        power = 2 * (len(self.steps) + 1)  # tames the growth of the density at zero where layers are square
+        low, high = 0.0, self._bound ** (1.0 / power)
+        points = POINTS if len(self.parts) == 1 else FEWER_POINTS
+        for _ in range(3):
+            t = np.linspace(low, high, points // 3)[1:]
+            there = np.flatnonzero(self.density(t**power) > 0.0)
+            if len(there):
+                width = 3.0 * (high - low) / points
+                low = 0.0 if low == 0.0 and there[0] < 3 else max(0.0, t[there[0]] - 2.0 * width)
+                high = t[there[-1]] + 2.0 * width
+        # dense at both ends, where densities rise like a square root
+        t = low + (high - low) * 0.5 * (1.0 - np.cos(np.linspace(0.0, np.pi, points)))
+        grid = t**power
+        heights = self.density(grid) * power * t ** (power - 1)
+        if low == 0.0:
+            heights[0] = heights[1]
+        mass = np.concatenate([[0.0], np.cumsum(np.diff(t) * 0.5 * (heights[1:] + heights[:-1]))])
+        there = np.flatnonzero(heights > 0.0)
+        keep = slice(max(0, there[0] - 1), there[-1] + 2)
+        return grid[keep], mass[keep]
+
+    def _forward(self, x: Complex) -> tuple[Complex, Complex, Complex]:
+        """The point z, the transform there, and dz/dx, of a parameter x."""
+        if len(self.population) == 1:
+            s = 1.0 / (self.population[0] - x)
+            ds = s * s
+        else:
+            each = 1.0 / (self.population - x[..., None])
+            s, ds = each @ self.parts, (each * each) @ self.parts
+        z, dz = x, np.ones_like(x)
+        for step in self.steps:
+            z, dz = step.slope * z + step.constant, step.slope * dz
+            s, ds = s / step.slope, ds / step.slope
+            w = 1.0 - step.ratio - step.ratio * z * s
+            dw = -step.ratio * (dz * s + z * ds)
+            ds = (ds - s * dw / w) / w
+            s = s / w
+            z, dz = w * z, dw * z + w * dz
+        return z, s, dz
+
+    def _transform(self, z: Complex) -> Complex:
+        """The transform of the chain at points of the upper half-plane."""
+        if not self.steps:
+            return self._forward(z)[1]
+        out = np.empty_like(z)
+        todo = np.arange(len(z))
+        for shrink in (0.4, 0.7, 0.9, 0.98):  # in ever smaller strides, for the few that lost their root
+            s, fine = self._follow(z[todo], shrink)
+            out[todo] = s
+            todo = todo[~fine]
+            if not len(todo):
+                return out
+        if len(todo) > 0.02 * len(z) + 2:
+            raise ArithmeticError(f"no root found at {len(todo)} of {len(z)} points, near {z[todo[0]]}")
+        return out
+
+    def _follow(self, z: Complex, shrink: float) -> tuple[Complex, NDArray[np.bool_]]:
+        """The transform by continuation from far above, and where it can be relied on."""
+        high = 100.0 * max(1.0, float(np.abs(z).max()), float(self.population.max()))
+        x = z.real + 1j * high
+        for step in reversed(self.steps):
+            x = (x - step.constant) / step.slope
+        height, left = high, np.arange(len(z))  # those that are still above where they are to be
+        while len(left):
+            height *= shrink
+            goal = z[left].real + 1j * np.maximum(z[left].imag, height)
+            there = z[left].imag >= height
+            x[left] = self._newton(x[left], goal, 4)
+            x[left[there]] = self._newton(x[left[there]], goal[there], 40)
+            left = left[~there]
+        reached, s, _ = self._forward(x)
+        with np.errstate(invalid="ignore"):
+            fine = (np.abs(reached - z) < 1e-6 * np.abs(z)) & (s.imag > -1e-12) & ((z * s).imag > -1e-9)
+        return s, fine
+
+    def _newton(self, x: Complex, goal: Complex, most: int) -> Complex:
+        for _ in range(most):
+            reached, _, slope = self._forward(x)
+            change = (reached - goal) / slope
+            x = x - change
+            if not (np.abs(change) > 1e-11 * np.abs(x)).any():
+                break
+        return x
+
+
+def _shape(**sizes: float) -> None:
+    for name, size in sizes.items():
+        if not 0 < size < np.inf:
+            raise ValueError(f"{name}: {size}; accepted: a number above 0")
+
+
+def marchenko_pastur(ratio: float, variance: float = 1.0) -> Law:
+    """The law of A^T A / n for an n x m matrix of independent entries of this variance; `ratio` is m / n."""
+    _shape(ratio=ratio, variance=variance)
+    return Law((Step(1.0, 0.0, ratio),), np.ones(1), scale=variance)
+
+
+def product_wishart(first: float, second: float) -> Law:
+    """The law of (A B)^T A B / (n1 n0), A being n1 x n0 and B n0 x m; `first` is m / n0 and `second` m / n1."""
+    _shape(first=first, second=second)
+    return Law((Step(1.0, 0.0, first), Step(1.0, 0.0, second)), np.ones(1))
+
+
+def layer_law(
+    activation: Activation = "relu",
+    *,
+    n0: float,
+    n1: float,
+    m: float,
+    gram: Gram = "samples",
+    scale: float = 1.0,
+) -> Law:
+    """The law of Y^T Y / m (`samples`) or Y Y^T / m (`features`), Y = f(W X) centred, for white Gaussian data.
+
+    Args:
+        activation: f, by name or as a function.
+        n0: inputs.
+        n1: units.
+        m: samples; of all three only ratios matter.
+        gram: which of the two matrices.
+        scale: standard deviation of the pre-activations.
+    """
+    return deep_law(activation, [n0, n1], m, gram, scale)
+
+
+def deep_law(
+    activation: Activation, widths: Sequence[float], m: float, gram: Gram = "samples", scale: float = 1.0
+) -> Law:
+    """The same for the last of many layers, `widths` being the inputs and then the units of each.
+
+    Between layers activations are centred and rescaled, so that every pre-activation has standard deviation `scale`.
+    """
+    if gram not in ("samples", "features"):
+        raise ValueError(f"gram: {gram!r}; accepted: samples, features")
+    if len(widths) < 2:
+        raise ValueError(f"widths: {list(widths)}; accepted: the inputs and at least one layer")
+    _shape(m=m, **{f"n{n}": width for n, width in enumerate(widths)})
+    f = moments(activation, scale)
+    law = Law((Step(1.0, 0.0, m / widths[0]),), np.ones(1))
+    law = law.then(*(layer_step(f.linearity, m / width) for width in widths[1:]))
+    last = widths[-1]
+    return replace(law, scale=f.eta * last / m, share=1.0 if gram == "samples" else m / last)
+
+
+def layer_step(linearity: float, ratio: float) -> Step:
+    """A layer of this zeta / eta, normalised to unit variance."""
+    return Step(linearity, max(0.0, 1.0 - linearity), ratio)
+
+
+def density(
+    x: ArrayLike,
+    activation: Activation = "relu",
+    *,
+    n0: float,
+    n1: float,
+    m: float,
+    gram: Gram = "samples",
+    scale: float = 1.0,
+) -> Array:
+    """The predicted density of the eigenvalues of a random layer's Gram matrix; see `layer_law`."""
+    return layer_law(activation, n0=n0, n1=n1, m=m, gram=gram, scale=scale).density(x)

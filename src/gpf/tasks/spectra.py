@@ -1,0 +1,125 @@
+"""What growing, pruning and freezing did to the network of a run: its snapshots, analysed and drawn."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from gpf.navigation.agents import load_network, make_model, read_run_config
+from gpf.navigation.figures import save_figure
+from gpf.navigation.rollouts import probe_inputs
+from gpf.runs import read_log, write_json
+from gpf.spectra.capture import weight_matrix, weighted_layers
+from gpf.spectra.figures import grams_figure, plasticity_figure, weights_figure
+from gpf.spectra.folds import folds
+from gpf.spectra.inspection import Inspection, inspect
+from gpf.spectra.recorder import read_snapshots
+
+SHOWN = 12
+"""Columns of a figure; of more snapshots the first and the last ones are shown."""
+
+
+@dataclass(frozen=True, eq=False)
+class Moment:
+    """A network at one moment of its run."""
+
+    label: str
+    epoch: int
+    inspection: Inspection
+    drift: dict[str, float]
+    """How far the weights of each layer are from the moment before, as a share of their norm."""
+    folds: list[float]
+    """Mean number of linear regions that a path between two observations passes through, up to each hidden layer;
+    empty where the network is not piecewise linear."""
+
+
+def analyse_run(folder: Path) -> list[Moment]:
+    """All snapshots of a run, and the network at its end."""
+    config, world = read_run_config(folder)
+    values = vars(config)
+    with torch.random.fork_rng():
+        probe = torch.from_numpy(probe_inputs(world, values["observation"], config.without))
+
+    def build(depth: int) -> nn.Module:
+        model = make_model(config)
+        while len(model.layers) < depth:
+            model.layers.append(model.make_block(len(model.layers)))
+        return model
+
+    seen = [(snapshot.label, snapshot.epoch, snapshot.model) for snapshot in read_snapshots(folder / "spectra", build)]
+    with torch.random.fork_rng():
+        last = load_network(folder / "checkpoints" / "last", config)
+    seen.append(("end", last.epoch, last.model))
+    moments: list[Moment] = []
+    before: nn.Module | None = None
+    for label, epoch, model in seen:
+        moments.append(Moment(label, epoch, inspect(model, probe), _drift(before, model), _regions(model, probe)))
+        before = model
+    return moments
+
+
+def draw_run(folder: Path, moments: list[Moment]) -> list[Path]:
+    """Write the figures of a run's spectra, and their numbers as JSON; returns the paths."""
+    shown = moments if len(moments) <= SHOWN else [*moments[: SHOWN // 2], *moments[-SHOWN // 2 :]]
+    parts = [m.label for m in shown], [m.inspection for m in shown], [m.drift for m in shown]
+    paths = {
+        folder / "figures" / "spectra-weights.png": weights_figure(*parts),
+        folder / "figures" / "spectra-activations.png": grams_figure(*parts),
+    }
+    lines = [line for line in read_log(folder, "metrics") if line.get("plasticity")]
+    if lines:
+        steps = [line["steps"] / 1e6 for line in lines]
+        paths[folder / "figures" / "plasticity.png"] = plasticity_figure(
+            steps, [line["plasticity"] for line in lines], "steps, millions"
+        )
+    for path, figure in paths.items():
+        save_figure(figure, path)
+    write_json(folder / "spectra.json", [moment_json(moment) for moment in moments])
+    return [*paths, folder / "spectra.json"]
+
+
+def moment_json(moment: Moment) -> dict[str, Any]:
+    """A moment as plain data, without the eigenvalues."""
+    layers = []
+    for layer in moment.inspection.layers:
+        w, gram, bulk = layer.weights, layer.gram, layer.weights.bulk
+        layers.append(
+            {
+                "name": layer.name,
+                "shape": list(w.shape),
+                "spectral_norm": w.spectral_norm,
+                "stable_rank": w.stable_rank,
+                "alpha": None if np.isnan(w.alpha) else w.alpha,
+                "sigma": None if bulk is None else bulk.sigma,
+                "weight_spikes": None if bulk is None else len(bulk.spikes),
+                "kolmogorov": None if gram is None else gram.kolmogorov,
+                "wasserstein": None if gram is None else gram.wasserstein,
+                "gram_spikes": None if gram is None else len(gram.spikes),
+                "effective_rank": None if layer.plasticity is None else layer.plasticity.effective_rank,
+                "dead": None if layer.plasticity is None else layer.plasticity.dead,
+                "drift": moment.drift.get(layer.name),
+            }
+        )
+    return {"label": moment.label, "epoch": moment.epoch, "layers": layers, "regions": moment.folds}
+
+
+def _drift(before: nn.Module | None, after: nn.Module) -> dict[str, float]:
+    if before is None:
+        return {}
+    old = {name: weight_matrix(module).double() for name, module in weighted_layers(before)}
+    new = {name: weight_matrix(module).double() for name, module in weighted_layers(after)}
+    return {
+        name: float((weight - old[name]).norm() / old[name].norm().clamp(min=1e-30))
+        for name, weight in new.items()
+        if name in old and old[name].shape == weight.shape
+    }
+
+
+def _regions(model: nn.Module, probe: torch.Tensor) -> list[float]:
+    try:
+        return [float(layer.regions.mean()) for layer in folds(model, probe)]
+    except ValueError:
+        return []  # normalised layers
