@@ -143,24 +143,24 @@ def test_the_average_is_that_of_the_weights_after_each_rollout():
         one.epoch(k / 8)
         seen.append(one.network.values.copy())
         if k < 4:
-            np.testing.assert_allclose(one.average, np.mean(seen, axis=0), rtol=1e-4, atol=1e-6)
-            average = one.average.copy()
+            np.testing.assert_allclose(one.average.values, np.mean(seen, axis=0), rtol=1e-4, atol=1e-6)
+            average = one.average.values.copy()
         else:
             average = 0.75 * average + 0.25 * seen[-1]
-    np.testing.assert_allclose(one.average, average, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(one.average.values, average, rtol=1e-4, atol=1e-6)
 
 
 def test_the_average_begins_anew_where_an_event_changed_the_weights():
     one = learner()
     for k in range(3):
         one.epoch(k / 3)
-    average = one.average.copy()
+    average = one.average.values.copy()
     one.rebind()  # as after freezing a layer
-    np.testing.assert_array_equal(one.average, average)
+    np.testing.assert_array_equal(one.average.values, average)
     with torch.no_grad():
         one.model.layers[0].linear.weight[0] = 0.0  # as pruning does
     one.rebind()
-    np.testing.assert_array_equal(one.average, one.network.values)
+    np.testing.assert_array_equal(one.average.values, one.network.values)
 
 
 def test_exploration_and_learning_rate_fall():

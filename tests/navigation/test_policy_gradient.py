@@ -157,3 +157,17 @@ def test_the_policy_is_nearly_uniform_at_first():
     one = learner()
     policy = one.model(torch.randn(200, 14))[:, :6].softmax(1).detach()
     assert float((policy - 1 / 6).abs().max()) < 0.05
+
+
+def test_the_average_of_the_weights_acts_only_if_it_is_asked_for():
+    one, plain = learner(averaging=0.9), learner()
+    seen = []
+    for k in range(3):
+        torch.manual_seed(k)
+        one.epoch(k / 3)
+        torch.manual_seed(k)
+        plain.epoch(k / 3)
+        seen.append(one.network.values.copy())
+    assert plain.average is None
+    np.testing.assert_array_equal(one.network.values, plain.network.values)  # averaging does not change learning
+    np.testing.assert_allclose(one.average.values, np.mean(seen, axis=0), rtol=1e-4, atol=1e-6)
