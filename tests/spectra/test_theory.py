@@ -1,5 +1,7 @@
 """Predicted densities against closed forms, the published quartic, and matrices that were drawn."""
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -28,7 +30,7 @@ def drawn(activation, widths, m, seed=0):
     rng = np.random.default_rng(seed)
     y = rng.normal(size=(widths[0], m))
     f = moments(activation)
-    for before, after in zip(widths, widths[1:], strict=False):
+    for before, after in itertools.pairwise(widths):
         y = apply(activation, rng.normal(size=(after, before)) @ y / np.sqrt(before)) - f.mean
         y /= np.sqrt(f.eta)
     return y * np.sqrt(f.eta)

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, MaxNLocator
 
 from gpf.spectra.empirical import Spectrum, Weights
 from gpf.spectra.inspection import GramReport, Inspection
@@ -56,7 +57,7 @@ def plasticity_figure(steps: Sequence[float], lines: Sequence[list[dict[str, Any
             if found:
                 axes.plot(*zip(*found, strict=True), color=f"C{n}", marker="o", markersize=3, label=name)
         axes.set_title(title, fontsize=10)
-        axes.set_ylim(0, None)
+        axes.set_ylim(0, max(axes.get_ylim()[1], 0.2) if measure in ("dead", "dormant") else None)
     for axes in panels[3:]:
         axes.set_xlabel(unit)
     panels[0].legend(fontsize=8)
@@ -64,8 +65,13 @@ def plasticity_figure(steps: Sequence[float], lines: Sequence[list[dict[str, Any
 
 
 def _grid(labels: Any, inspections: Any, drifts: Any, draw: Any, unit: str) -> Figure:
-    names = list(dict.fromkeys(layer.name for inspection in inspections for layer in inspection.layers))
-    figure = Figure(figsize=(2.6 * len(labels) + 0.6, 2.3 * len(names) + 0.7), layout="constrained")
+    latest = [layer.name for inspection in reversed(inspections) for layer in inspection.layers]
+    names = list(dict.fromkeys(latest))  # in the order of the last one, which has most
+    width, height = 2.3 * len(labels) + 0.6, 1.9 * len(names) + 0.9
+    figure = Figure(figsize=(width, height))  # with margins of our own: to find them out takes half of the time
+    figure.subplots_adjust(
+        left=0.5 / width, right=1 - 0.1 / width, bottom=0.5 / height, top=1 - 0.4 / height, wspace=0.12, hspace=0.22
+    )
     panels = figure.subplots(len(names), len(labels), squeeze=False)
     for column, (label, inspection, drift) in enumerate(zip(labels, inspections, drifts, strict=True)):
         layers = {layer.name: layer for layer in inspection.layers}
@@ -77,8 +83,12 @@ def _grid(labels: Any, inspections: Any, drifts: Any, draw: Any, unit: str) -> F
                 continue
             draw(axes, layers[name])
             if name in drift:
-                axes.text(0.97, 0.93, f"drift {drift[name]:.3f}", transform=axes.transAxes, ha="right", fontsize=7)
+                axes.text(
+                    0.97, 0.96, f"drift {drift[name]:.3f}", transform=axes.transAxes, ha="right", va="top", fontsize=7
+                )
             axes.tick_params(labelsize=7)
+            axes.minorticks_off()
+            axes.set_yticks([])
             if column == 0:
                 axes.set_ylabel(name, fontsize=8)
     for axes in panels[-1]:
@@ -112,6 +122,7 @@ def _draw_gram(axes: Axes, gram: GramReport | None) -> None:
     heights, _ = np.histogram(np.log10(positive), np.log10(bins), density=True)
     axes.stairs(heights * share, bins, fill=True, color=_MEASURED, alpha=0.6)
     axes.set_xscale("log")
+    axes.xaxis.set_major_locator(LogLocator(numticks=4))
     if gram.law is not None:
         low = max(gram.law.support[0], 1e-6 * gram.law.support[1])
         x = np.geomspace(low, gram.law.support[1], 200)
@@ -119,9 +130,13 @@ def _draw_gram(axes: Axes, gram: GramReport | None) -> None:
     for spike in gram.spikes:
         axes.axvline(float(spike), color=_SPIKE, linewidth=0.8)
     if gram.kolmogorov is not None:
-        axes.text(0.03, 0.93, f"D {gram.kolmogorov:.2f}", transform=axes.transAxes, fontsize=7)
+        axes.text(0.03, 0.96, f"D {gram.kolmogorov:.2f}", transform=axes.transAxes, va="top", fontsize=7)
 
 
 def _histogram(axes: Axes, spectrum: Spectrum) -> None:
+    axes.xaxis.set_major_locator(MaxNLocator(3))
     bins = np.linspace(0.0, max(float(spectrum.values[-1]), 1e-12) * 1.001, 30)
-    axes.hist(spectrum.values, bins.tolist(), weights=spectrum.shares / (bins[1] - bins[0]), color=_MEASURED, alpha=0.6)
+    heights, *_ = axes.hist(
+        spectrum.values, bins.tolist(), weights=spectrum.shares / (bins[1] - bins[0]), color=_MEASURED, alpha=0.6
+    )
+    axes.set_ylim(0.0, 1.25 * float(np.max(np.asarray(heights))))

@@ -63,14 +63,17 @@ def relu_chain(model: nn.Module) -> list[tuple[Array, Array]]:
     """Weights and biases of the layers of a ReLU chain that are followed by one."""
     flat = [module for module in model.modules() if not list(module.children())]
     flat = [module for module in flat if not isinstance(module, nn.Identity | nn.Dropout | nn.Flatten)]
+    for module in flat:
+        if not isinstance(module, nn.Linear | nn.ReLU):
+            raise ValueError(f"model: {type(module).__name__} in it; accepted: a chain of Linear and ReLU")
     layers: list[tuple[Array, Array]] = []
     for module, after in zip(flat, [*flat[1:], None], strict=True):
         if isinstance(module, nn.Linear) and isinstance(after, nn.ReLU):
             weight = module.weight.detach().double().cpu().numpy()
             bias = np.zeros(len(weight)) if module.bias is None else module.bias.detach().double().cpu().numpy()
             layers.append((weight, bias))
-        elif not isinstance(module, nn.Linear | nn.ReLU) or (isinstance(module, nn.Linear) and after is not None):
-            raise ValueError(f"model: {type(module).__name__} in it; accepted: a chain of Linear and ReLU")
+        elif isinstance(module, nn.Linear) and after is not None:
+            raise ValueError("model: two Linear without a ReLU between; accepted: a chain of Linear and ReLU")
     if not layers:
         raise ValueError("model: no Linear with a ReLU behind it; accepted: a chain of them")
     if not all(np.isfinite(weight).all() and np.isfinite(bias).all() for weight, bias in layers):

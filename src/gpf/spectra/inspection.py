@@ -1,6 +1,6 @@
 """A torch model layer by layer: weights, activations, and what random weights would have made of the same inputs."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,10 @@ from gpf.spectra.theory import Law
 
 @dataclass(frozen=True, eq=False)
 class GramReport:
-    """The Gram matrix of a layer's activations, Y^T Y / m."""
+    """The Gram matrix of a layer's activations: Y^T Y / m of the samples or, if units are fewer, Y Y^T / m of those.
+
+    Both have the same eigenvalues but for zeros, which would hide how far the others are from the law.
+    """
 
     spectrum: Spectrum
     law: Law | None
@@ -106,10 +109,12 @@ def inspect(model: nn.Module, batch: Any = None, most: int = SAMPLES, exact_up_t
 def gram_report(layer: Captured, exact_up_to: int = EXACT) -> GramReport:
     """The Gram matrix of a layer's activations beside that of random weights."""
     activations = layer.activated.double().cpu().numpy()
-    spectrum = gram_spectrum(activations.T, len(activations), exact_up_to)
-    law = random_law(layer) if len(activations) <= exact_up_to else None
+    samples, units = activations.shape
+    spectrum = gram_spectrum(activations if units < samples else activations.T, samples, exact_up_to)
+    law = random_law(layer) if samples <= exact_up_to else None
     if law is None:
         return GramReport(spectrum, None, None, None, np.zeros(0))
+    law = replace(law, share=samples / min(samples, units))
     top = law.support[1]
     spikes = spectrum.values[spectrum.values > 1.05 * top][::-1] if spectrum.exact else np.zeros(0)
     return GramReport(spectrum, law, kolmogorov(spectrum, law), wasserstein(spectrum, law), spikes)

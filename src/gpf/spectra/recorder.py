@@ -27,8 +27,8 @@ class Snapshot:
     when: When
     epoch: int
     depth: int
-    event: dict[str, Any] | None
-    """What had happened, as plain data; None before it."""
+    event: Event | None
+    """What had happened; None before it."""
     model: nn.Module
 
     @property
@@ -36,8 +36,8 @@ class Snapshot:
         """In a few words."""
         if self.event is None:
             return f"epoch {self.epoch}, before event {self.number + 1}"
-        layers = ", ".join(str(layer) for layer in self.event["layers"])
-        return f"epoch {self.epoch}, {self.event['kind']} {layers}"
+        layers = ", ".join(str(layer) for layer in self.event.layers)
+        return f"epoch {self.epoch}, {self.event.kind} {layers}"
 
 
 class Recorder:
@@ -64,14 +64,15 @@ class Recorder:
     def _take(self, net: GrowPruneFreeze, when: When, event: Event | None) -> None:
         model = copy.deepcopy(net.model)
         number = len(net.events) - (when == "after")
-        self._write(Snapshot(number, when, net.epoch, net.depth, None if event is None else event.to_json(), model))
+        self._write(Snapshot(number, when, net.epoch, net.depth, event, model))
         self._last = model
 
 
 def write_snapshot(folder: Path, snapshot: Snapshot) -> None:
     """Put a snapshot's weights into a file of its own; an older one of the same event is replaced."""
     folder.mkdir(parents=True, exist_ok=True)
-    about = {name: getattr(snapshot, name) for name in ("number", "when", "epoch", "depth", "event")}
+    about: dict[str, Any] = {name: getattr(snapshot, name) for name in ("number", "when", "epoch", "depth")}
+    about["event"] = None if snapshot.event is None else snapshot.event.to_json()
     tensors = {name: tensor.detach().contiguous().clone() for name, tensor in snapshot.model.state_dict().items()}
     path = folder / f"{snapshot.number:04d}-{snapshot.when}.safetensors"
     unfinished = path.with_suffix(".new")
@@ -89,6 +90,8 @@ def read_snapshots(folder: Path, build: Callable[[int], nn.Module]) -> Iterator[
             with torch.random.fork_rng():  # the weights that are drawn are replaced
                 model = build(about["depth"])
             model.load_state_dict(tensors)
+            event = about.pop("event")
+            about["event"] = None if event is None else Event.from_json(event)
         except (SafetensorError, KeyError, TypeError, ValueError, RuntimeError, OSError) as error:
             reason = str(error).splitlines()[0]
             raise ValueError(f"spectra: {path} is damaged ({reason}); accepted: one that a run wrote") from None

@@ -18,8 +18,8 @@ from gpf.spectra.folds import folds
 from gpf.spectra.inspection import Inspection, inspect
 from gpf.spectra.recorder import read_snapshots
 
-SHOWN = 12
-"""Columns of a figure; of more snapshots the first and the last ones are shown."""
+SHOWN = 8
+"""Columns of a figure; of more moments, first those before an event are left out, then the middle."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +63,11 @@ def analyse_run(folder: Path) -> list[Moment]:
 
 def draw_run(folder: Path, moments: list[Moment]) -> list[Path]:
     """Write the figures of a run's spectra, and their numbers as JSON; returns the paths."""
-    shown = moments if len(moments) <= SHOWN else [*moments[: SHOWN // 2], *moments[-SHOWN // 2 :]]
+    shown = moments
+    if len(shown) > SHOWN:
+        shown = [moments[0], *(moment for moment in moments[1:] if ", before " not in moment.label)]
+    if len(shown) > SHOWN:
+        shown = [*shown[: SHOWN // 2], *shown[-SHOWN // 2 :]]
     parts = [m.label for m in shown], [m.inspection for m in shown], [m.drift for m in shown]
     paths = {
         folder / "figures" / "spectra-weights.png": weights_figure(*parts),

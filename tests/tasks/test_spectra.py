@@ -1,0 +1,81 @@
+"""`gpf spectra`: the snapshots of a run, analysed and drawn."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from gpf.navigation.config import Config
+from gpf.runs import read_log
+from gpf.tasks.plume import create_run, train
+from gpf.tasks.spectra import analyse_run, draw_run
+
+pytestmark = pytest.mark.usefixtures("one_torch_thread")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A short run in which layers grow, are pruned and freeze."""
+    place = tmp_path_factory.mktemp("runs")
+    (place / "short.json").write_text(json.dumps({"preset": "reference", "max_steps": 15}))
+    rules = {
+        "warmup": "0", "grow_patience": "1", "grow_trial": "null", "grow_threshold": "9", "prune_patience": "2",
+        "belief_threshold": "2", "freeze_patience": "5", "freeze_delta": "9", "max_depth": "2",
+    }  # fmt: skip
+    config = Config(
+        scenario=str(place / "short.json"), steps=20_000, lanes=16, horizon=64, minibatch=256, width=16, rules=rules
+    )
+    train(create_run(place / "run", config))
+    return place / "run"
+
+
+def test_moments_follow_the_events_of_the_run(run):
+    moments, events = analyse_run(run), read_log(run, "events")
+    kinds = [event["kind"] for event in events]
+    assert {"grown", "pruned", "frozen"} <= set(kinds)
+    happened = [m for m in moments if any(f" {kind} " in m.label for kind in ("grown", "pruned", "frozen"))]
+    assert [m.label.split()[2] for m in happened] == kinds
+    assert moments[-1].label == "end"
+    grown = happened[kinds.index("grown")]
+    assert [layer.name for layer in grown.inspection.layers] == ["layers.0.linear", "layers.1.linear", "head"]
+    assert grown.drift["layers.0.linear"] == 0.0  # growing changes no weight that was there
+    pruned = happened[kinds.index("pruned")]
+    assert pruned.drift["layers.0.linear"] > 0.0
+    assert len(grown.folds) == 2
+
+
+def test_figures_and_numbers_are_written(run):
+    paths = draw_run(run, analyse_run(run))
+    assert [path.name for path in paths] == [
+        "spectra-weights.png", "spectra-activations.png", "plasticity.png", "spectra.json",
+    ]  # fmt: skip
+    for path in paths[:3]:
+        with Image.open(path) as image:
+            assert np.asarray(image.convert("L")).std() > 5  # something is drawn
+    written = json.loads(paths[3].read_text())
+    assert written[-1]["layers"][0]["spectral_norm"] > 0
+
+
+def test_a_run_records_plasticity_at_every_validation(run):
+    lines = read_log(run, "metrics")
+    validated = [line for line in lines if line["validation"] is not None]
+    assert validated
+    for line in validated:
+        assert [layer["name"] for layer in line["plasticity"]][-1] == "head"
+        assert all(0 <= layer["dead"] <= layer["dormant"] <= 1 for layer in line["plasticity"])
+
+
+def test_the_command_prints_a_table_and_json(run, tmp_path):
+    command = [sys.executable, "-m", "gpf", "spectra", str(run)]
+    table = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert "layers.1.linear" in table
+    assert "linear regions" in table
+    line = subprocess.run([*command, "--json"], capture_output=True, text=True, check=True).stdout.splitlines()[-1]
+    assert json.loads(line)["moments"][-1]["label"] == "end"
+    wrong = subprocess.run([*command[:-1], str(tmp_path)], capture_output=True, text=True)
+    assert wrong.returncode == 2
+    assert wrong.stderr.startswith("gpf: run: no config.json")
+    assert wrong.stderr.count("\n") == 1
