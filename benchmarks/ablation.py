@@ -2,8 +2,8 @@
 
     python benchmarks/ablation.py [--seeds 4] [--steps 3000000] [--jobs 2] [--runs runs/ablation] [--write]
 
-The default learner with two fixed layers, paired by seed; seeds begin at 200, where no choice was made. A group earns its place where leaving it out costs success
-or path length. `--write` puts the table into docs/navigators.md.
+The default learner with two fixed layers, paired by seed; seeds begin at 200, where no choice was made. A group
+earns its place where leaving it out costs success or path length. `--write` puts the table into docs/navigators.md.
 """
 
 import argparse
