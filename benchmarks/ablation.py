@@ -11,11 +11,11 @@ from pathlib import Path
 
 import numpy as np
 from documents import insert
-from many import train_all
 from scipy import stats
 
 from gpf.navigation.config import Config
 from gpf.plume.memory import FEATURES
+from gpf.tasks.many import say, train_all
 
 FIRST_SEED = 200
 
@@ -38,7 +38,7 @@ def main() -> None:
         for seed in seeds
         for group in groups
     }
-    results = train_all(wanted, arguments.jobs)
+    results = train_all(wanted, arguments.jobs, say)
 
     def column(group: str | None, key: str) -> np.ndarray:
         return np.array([results[folder(arguments.runs, group, seed)][key] for seed in seeds])

@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 from documents import insert
-from many import train_all
 
 from gpf.navigation.config import Config
 from gpf.navigation.evaluate import evaluate
 from gpf.navigation.policies import CastAndSurge
 from gpf.navigation.statistics import interquartile_mean
 from gpf.plume.scenario import Scenario
+from gpf.tasks.many import say, train_all
 
 FIRST_SEED = 100
 AGENTS = {
@@ -69,7 +69,7 @@ def navigators_table(runs: Path, scenarios: list[str], seeds: range, jobs: int) 
         for agent, config in AGENTS.items()
         for seed in seeds
     }
-    results = train_all(wanted, jobs)
+    results = train_all(wanted, jobs, say)
     lines = [
         "| scenario | agent | success: IQM [95 %] | worst seed | mean steps | SPL | depth | density |",
         "|---|---|---|---|---|---|---|---|",
@@ -93,7 +93,7 @@ def growth_table(runs: Path, seeds: range, jobs: int) -> str:
         for agent, config in GROWTH.items()
         for seed in seeds
     }
-    results = train_all(wanted, jobs)
+    results = train_all(wanted, jobs, say)
     lines = [
         "| network | success: IQM [95 %] | worst seed | mean steps | SPL | depth | density | layers frozen | seconds |",
         "|---|---|---|---|---|---|---|---|---|",

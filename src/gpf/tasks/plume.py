@@ -234,7 +234,6 @@ def create_run(folder: Path, config: Config) -> Run:
     world = Scenario.of(config.scenario)
     values = vars(config)
     world.rewarded(values["reward"], values["discount"], values["loitering"])  # what is refused leaves no folder behind
-    versions = {"gpf": _version("gpf-networks"), **{name: _version(name) for name in ("torch", "numpy", "numba")}}
     return Run.create(
         folder,
         {
@@ -242,9 +241,15 @@ def create_run(folder: Path, config: Config) -> Run:
             "config": dataclasses.asdict(config),
             "rules": dataclasses.asdict(network_rules(config)),
             "world": json.loads(world.to_json()),
-            "versions": versions,
+            "versions": versions(),
         },
     )
+
+
+def versions() -> dict[str, str]:
+    """Of everything on which the numbers of a run depend."""
+    names = {"gpf": "gpf-networks", "torch": "torch", "numpy": "numpy", "numba": "numba"}
+    return {name: importlib.metadata.version(package) for name, package in names.items()}
 
 
 def train(run: Run, threads: int | None = None, report: Report = lambda metrics: None) -> dict[str, Any]:
@@ -336,7 +341,3 @@ def _interruptible() -> Iterator[threading.Event]:
         yield asked
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def _version(package: str) -> str:
-    return importlib.metadata.version(package)

@@ -1,0 +1,111 @@
+"""Many training runs in parallel processes; finished ones are not repeated, unfinished ones go on."""
+
+import contextlib
+import dataclasses
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Event, Lock
+from typing import Any
+
+from gpf.navigation.agents import read_run_config
+from gpf.navigation.config import Config
+from gpf.runs import Run, RunError, read_config, read_result
+from gpf.tasks.plume import Interrupted, create_run, train, versions
+
+Told = Callable[[Path, dict[str, Any] | None], None]
+"""Called with a folder when its run begins or goes on (None), and again with its result."""
+
+
+def train_all(wanted: dict[Path, Config], jobs: int, tell: Told = lambda folder, result: None) -> dict[Path, Any]:
+    """Train a run in each folder, `jobs` at a time, each in a process of its own on one thread; returns their results.
+
+    A folder that holds a run of another configuration, or of other versions, is refused before anything begins. Ctrl-C
+    ends the runs that are going on, which save; the same call goes on with them.
+    """
+    if jobs < 1:
+        raise ValueError(f"jobs: {jobs}; accepted: at least 1")
+    for folder, config in wanted.items():
+        check_same(folder, config)
+    processes: set[subprocess.Popen[str]] = set()
+    stopping, lock = Event(), Lock()
+
+    def one(item: tuple[Path, Config]) -> dict[str, Any] | None:
+        folder, config = item
+        result = read_result(folder) if (folder / "config.json").exists() else None
+        if result is None and not stopping.is_set():
+            tell(folder, None)
+            command = [sys.executable, "-m", "gpf.tasks.many", str(folder), json.dumps(dataclasses.asdict(config))]
+            with lock:
+                process = subprocess.Popen(
+                    command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
+                )
+                processes.add(process)
+            _, errors = process.communicate()
+            processes.discard(process)
+            if process.returncode and not stopping.is_set():
+                stopping.set()
+                last = errors.strip().splitlines()[-1] if errors.strip() else "no message"
+                raise RunError(f"run: {folder} ended with code {process.returncode} ({last}); accepted: one that ends")
+            result = read_result(folder)
+        if result is not None:
+            tell(folder, result)
+        return result
+
+    pool = ThreadPoolExecutor(jobs)
+    try:
+        results = dict(zip(wanted, pool.map(one, wanted.items()), strict=True))
+    except BaseException:  # Ctrl-C too: runs save themselves, and the same command goes on with them
+        stopping.set()
+        with lock:
+            for process in processes:
+                with contextlib.suppress(ProcessLookupError):
+                    process.send_signal(signal.SIGINT)
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
+    return results
+
+
+def say(folder: Path, result: dict[str, Any] | None) -> None:
+    """Print a finished run in one line."""
+    if result is not None:
+        steps = "-" if result["mean_steps"] is None else f"{result['mean_steps']:.1f}"
+        line = (
+            f"success {result['success']:.4f}, {steps} steps, depth {result['depth']}, density {result['density']:.3f}"
+        )
+        print(f"{folder}: {line}", file=sys.stderr, flush=True)
+
+
+def check_same(folder: Path, config: Config) -> None:
+    """Refuse a folder that holds another run than the one that is wanted."""
+    if not (folder / "config.json").exists():
+        return
+    if read_run_config(folder)[0] != config.resolved():
+        raise RunError(
+            f"run: {folder} is of another configuration; accepted: this one, another folder, or that one deleted"
+        )
+    written, now = read_config(folder).get("versions"), versions()
+    if written != now:
+        raise RunError(f"run: {folder} was made with {written}; accepted: {now}, another folder, or that one deleted")
+
+
+def main() -> None:
+    """Train one run, in a process that `train_all` began."""
+    place, values = Path(sys.argv[1]), json.loads(sys.argv[2])
+    config = Config(**{**values, "without": tuple(values["without"])})
+    try:
+        train(Run.open(place) if (place / "config.json").exists() else create_run(place, config), threads=1)
+    except Interrupted:
+        sys.exit(130)
+    except (ValueError, RuntimeError, OSError) as error:
+        print(error, file=sys.stderr)
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()
