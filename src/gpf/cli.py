@@ -162,12 +162,12 @@ class Spectra:
 
     def __call__(self) -> None:
         """Analyse the run's snapshots, print a table for each, and write the figures."""
-        from gpf.tasks.spectra import analyse_run, draw_run, moment_json
+        from gpf.tasks.spectra import analyse_run, as_json, draw_run
 
         moments = analyse_run(self.run)
         paths = draw_run(self.run, moments)
         if self.json:
-            print(json.dumps({"run": str(self.run), "moments": [moment_json(moment) for moment in moments]}))
+            print(json.dumps({"run": str(self.run), "moments": as_json(moments)}))
             return
         for moment in moments:
             print(f"{moment.label}\n{moment.inspection}")
@@ -297,7 +297,7 @@ def main() -> None:
     except BrokenPipeError:  # whoever read our output has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
-    except (ValueError, RuntimeError, OSError) as error:
+    except (ValueError, RuntimeError, ArithmeticError, OSError) as error:
         print(f"gpf: {error}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt as interruption:

@@ -113,15 +113,15 @@ def test_pure_noise_has_no_spikes(shape):
 @pytest.mark.parametrize("strengths", [(1.6,), (2.0, 3.0), (1.5, 1.8, 2.5, 4.0, 9.0)])
 def test_planted_spikes_are_found(strengths):
     """Above (M / N)^(1/4) = 0.84 a direction s leaves the bulk, at (1 + s^2)(s^2 + M / N) / s^2."""
-    counts = []
+    wanted = [(1 + s * s) * (s * s + 0.5) / (s * s) for s in sorted(strengths, reverse=True)]
+    found = 0
     for seed in range(30):
         bulk = analyse_weights(with_spikes((400, 200), strengths, seed)).bulk
-        counts.append(len(bulk.spikes))
         assert bulk.sigma == pytest.approx(1 / 20.0, rel=0.02)
-    assert np.mean(np.array(counts) == len(strengths)) > 0.95
-    wanted = [(1 + s * s) * (s * s + 0.5) / (s * s) for s in sorted(strengths, reverse=True)]
-    if len(bulk.spikes) == len(wanted):
-        assert bulk.spikes == pytest.approx(wanted, rel=0.15)
+        if len(bulk.spikes) == len(wanted):
+            found += 1
+            assert bulk.spikes == pytest.approx(wanted, rel=0.2)
+    assert found > 28
 
 
 def test_what_is_too_weak_to_leave_the_bulk_is_not_called_a_spike():
@@ -180,6 +180,7 @@ def test_the_tail_exponent_of_a_power_law_is_found():
     alpha, start = tail_exponent(values)
     assert alpha == pytest.approx(2.5, abs=0.15)
     assert np.isnan(tail_exponent([1.0, 2.0, 3.0])[0])
+    assert np.isnan(tail_exponent([])[0])
     assert start < 3.0
 
 
@@ -197,6 +198,43 @@ def test_the_law_of_a_random_layer_is_what_drawn_weights_give_for_real_inputs(ac
     spectrum = gram_spectrum(apply(activation, before), 300)
     assert kolmogorov(spectrum, law) < 0.03
     assert law.moments[0] == pytest.approx(spectrum.moment(1), rel=0.1)
+
+
+@pytest.mark.parametrize("kind", ["each four times", "two dimensions", "far off centre", "some all zero", "one line"])
+def test_the_law_knows_samples_that_are_alike(kind):
+    rng = np.random.default_rng(2)
+    x = {
+        "each four times": np.repeat(rng.normal(size=(60, 30)), 4, axis=0),
+        "two dimensions": rng.normal(size=(240, 2)),
+        "far off centre": rng.normal(size=(240, 30)) + 5.0,
+        "some all zero": np.concatenate([np.zeros((3, 30)), rng.normal(size=(237, 30))]),
+        "one line": rng.normal(size=(240, 1)),
+    }[kind]
+    drawn = np.maximum(rng.normal(size=(400, x.shape[1])) @ x.T / np.sqrt(x.shape[1]), 0.0)
+    law = random_layer_law(x, 400, "relu")
+    spectrum = gram_spectrum(drawn, 240)
+    big = spectrum.values > 1e-4 * spectrum.values[-1]  # below, the series ends before the eigenvalues do
+    assert law.cdf(spectrum.values[big]) == pytest.approx(spectrum.cdf(spectrum.values[big]), abs=0.06)
+    assert law.moments[0] == pytest.approx(spectrum.moment(1), rel=0.15)
+
+
+def test_the_rank_of_deficient_matrices_is_seen_whatever_their_precision():
+    rng = np.random.default_rng(0)
+    w = rng.normal(size=(100, 5)) @ rng.normal(size=(5, 80))
+    for kind in (np.float64, np.float32):
+        found = analyse_weights(w.astype(kind))
+        assert found.rank == 5
+        assert found.entropy == pytest.approx(0.97, abs=0.03)
+    assert analyse_weights(w, exact_up_to=10).rank is None
+    assert analyse_weights((rng.normal(size=(200, 200))).astype(np.float16)).rank == 200
+
+
+def test_very_small_and_very_great_numbers_have_a_spectrum_or_a_reason():
+    w = noise((20, 12))
+    tiny = analyse_weights(w * 1e-120)
+    assert tiny.stable_rank == pytest.approx(analyse_weights(w).stable_rank)
+    with pytest.raises(ValueError, match="^matrix: holds .*, whose square has no room"):
+        analyse_weights(w * 1e200)
 
 
 def test_the_law_for_white_inputs_is_that_of_the_theory():
@@ -236,6 +274,7 @@ def test_small_and_empty_matrices_have_defined_answers():
         (lambda: analyse_weights(np.full((3, 3), np.nan)), "matrix: holds values that are not finite"),
         (lambda: analyse_weights(np.zeros((0, 3))), r"matrix: of shape \(0, 3\); accepted: two dimensions"),
         (lambda: analyse_weights(np.zeros(3)), r"matrix: of shape \(3,\)"),
+        (lambda: analyse_weights(np.ones((3, 3), complex)), "matrix: of complex128; accepted: real numbers"),
         (lambda: fit_bulk(np.ones(5), (10, 4)), "eigenvalues: 5; accepted: 4"),
         (lambda: spectrum_of([]), "eigenvalues: none"),
         (lambda: spectrum_of([np.inf]), "eigenvalues: none, or not finite"),

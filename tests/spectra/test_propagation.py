@@ -100,6 +100,17 @@ def test_gradients_of_real_random_networks_grow_or_vanish_as_chi_says(activation
     assert np.mean(ratios) == pytest.approx(found.chi, rel=0.05)
 
 
+@pytest.mark.parametrize(
+    ("activation", "variance", "bias"), [("silu", 2.5, 0.1), ("silu", 2.2, 0.3), ("gelu", 2.1, 0.05)]
+)
+def test_of_several_lengths_the_one_that_signals_of_length_one_settle_at_is_found(activation, variance, bias):
+    """Far out such maps grow for ever; near one they settle."""
+    q = 1.0
+    for _ in range(3000):
+        q = length_map(q, np.sqrt(variance), bias, activation)
+    assert propagation(np.sqrt(variance), bias, activation).length == pytest.approx(q, rel=1e-6)
+
+
 def test_advice_for_a_model_is_that_for_its_variances():
     torch.manual_seed(0)
     model = gpf.MLP(64, 64, 4, depth=3)
@@ -111,7 +122,7 @@ def test_advice_for_a_model_is_that_for_its_variances():
     assert isinstance(activation, nn.ReLU)
     assert advise_depth(model) == pytest.approx(advise_depth(w, b, "relu"))
     assert advise_depth(1.2, 0.0, "relu") == pytest.approx(6 / abs(np.log(0.72)), rel=1e-4)
-    rules = gpf.Rules(max_depth=min(100, int(advise_depth(model))))  # as a bound on growth
+    rules = gpf.Rules(max_depth=int(min(advise_depth(model), 100)))  # as a bound on growth
     assert 5 < rules.max_depth < 100
 
 

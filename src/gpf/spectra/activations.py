@@ -26,6 +26,19 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "sign": lambda x: np.sign(x),
 }
 
+EXACT: dict[str, Callable[[float], tuple[float, float, float]]] = {
+    "linear": lambda s: (0.0, s * s, s * s),
+    "relu": lambda s: (s / np.sqrt(2.0 * np.pi), s * s * (0.5 - 0.5 / np.pi), s * s / 4.0),
+    "abs": lambda s: (s * np.sqrt(2.0 / np.pi), s * s * (1.0 - 2.0 / np.pi), 0.0),
+    "sign": lambda s: (0.0, 1.0, 2.0 / np.pi),
+    "erf": lambda s: (
+        0.0,
+        2.0 / np.pi * np.arcsin(2.0 * s * s / (1.0 + 2.0 * s * s)),
+        4.0 * s * s / (np.pi * (1.0 + 2.0 * s * s)),
+    ),
+}
+"""Mean, eta and zeta in closed form, of the scale."""
+
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(20)
 REACH = 12.0
 """Standard deviations up to which integrals go; the normal density there is 2e-32."""
@@ -83,11 +96,13 @@ def moments(activation: Activation, scale: float = 1.0) -> Moments:
     """The moments of an activation whose input has standard deviation `scale`."""
     if not 0.0 < scale < np.inf:
         raise ValueError(f"scale: {scale}; accepted: a number above 0")
+    if isinstance(activation, str) and activation in EXACT:
+        return Moments(*(float(value) for value in EXACT[activation](scale)))
     z, weights = gauss(scale)
     f = apply(activation, scale * z)
     mean = float(weights @ f)
     eta = float(weights @ (f - mean) ** 2)
-    if eta < 1e-15:
+    if eta <= 1e-15 * float(weights @ f**2):
         raise ValueError(f"activation: {activation!r} is constant at scale {scale}; accepted: one that varies")
     zeta = float(weights @ (z * f)) ** 2
     return Moments(mean, eta, 0.0 if zeta < 1e-12 * eta else zeta)

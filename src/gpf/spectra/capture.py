@@ -1,5 +1,6 @@
 """What goes in and out of every weight layer of a torch model, for a probe batch."""
 
+import itertools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from gpf.spectra.activations import Activation
 from gpf.spectra.propagation import is_activation
 
 WEIGHTED = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
+"""Layers that are looked at; beside them `Conv1D` of transformers, a linear layer with its weights transposed."""
 SAMPLES = 1024
 """Samples, or positions of an image or a text, of which not more are looked at."""
 
@@ -27,9 +29,9 @@ class Captured:
     outputs: Tensor
     """(m, n1), before the activation."""
     activation: Activation
-    """What came next, before another weight layer: an activation, or `linear` where none was a module."""
+    """What its output went through next, element by element: a module, or `linear` for none that is known."""
     activated: Tensor
-    """(m, n1), after it."""
+    """(m, n1), after it; where the next layer was given something else than this layer's output, that."""
     normalised: bool
     """Whether layer normalisation stood between."""
     predictable: bool
@@ -39,12 +41,15 @@ class Captured:
 def weight_matrix(module: nn.Module) -> Tensor:
     """The weights of a layer, one unit a row."""
     weight: Any = module.weight
-    return weight.detach().flatten(1) if weight.dim() > 2 else weight.detach()
+    weight = weight.detach()
+    if _is_transposed(module):
+        weight = weight.T
+    return (weight if weight.dtype in (torch.float32, torch.float64) else weight.float()).flatten(1)
 
 
 def weighted_layers(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
     """The linear and convolutional layers of a model, in order."""
-    found = [(name, module) for name, module in model.named_modules() if isinstance(module, WEIGHTED)]
+    found = [(name, module) for name, module in model.named_modules() if _is_weighted(module)]
     if not found:
         raise ValueError(f"model: {type(model).__name__} has no linear or convolutional layer; accepted: one that has")
     yield from found
@@ -70,10 +75,11 @@ def capture(model: nn.Module, batch: Any, most: int = SAMPLES) -> list[Captured]
     def weighted(name: str) -> Callable[..., None]:
         def hook(module: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
             calls.pop(name, None)
-            inputs = None if output.dim() > 2 and not isinstance(module, nn.Linear) else _rows(args[0], module, most)
+            convolves = isinstance(module, nn.Conv1d | nn.Conv2d | nn.Conv3d)
             calls[name] = {
-                "inputs": inputs, "outputs": _rows(output, module, most), "activation": "linear",
-                "normalised": False, "predictable": True, "module": module,
+                "inputs": None if convolves else _rows(args[0], module, most),
+                "outputs": _rows(output, module, most), "activation": "linear", "normalised": False,
+                "predictable": True, "module": module, "tensor": output,
             }  # fmt: skip
             calls[name]["activated"] = calls[name]["outputs"]
             latest[:] = [name]
@@ -81,24 +87,24 @@ def capture(model: nn.Module, batch: Any, most: int = SAMPLES) -> list[Captured]
         return hook
 
     def between(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-        if not latest or not isinstance(output, Tensor):
+        if not latest or not isinstance(output, Tensor) or not args:
             return
         call = calls[latest[0]]
-        rows = _rows(output, call["module"], most)
-        if rows.shape != call["outputs"].shape or call["activation"] != "linear":
-            return
-        if is_activation(module):
-            call["activation"], call["activated"] = module, rows
-        elif isinstance(module, nn.LayerNorm):
-            call["normalised"] = True
-        elif not isinstance(module, nn.Identity | nn.Dropout):
+        if args[0] is not call["tensor"] or call["activation"] != "linear":
+            return  # it works on something else: another branch, or a sum
+        if isinstance(module, nn.Identity | nn.Dropout | nn.LayerNorm):
+            call["tensor"] = output
+            call["normalised"] |= isinstance(module, nn.LayerNorm)
+        elif is_elementwise(module):
+            call["activation"], call["activated"] = module, _rows(output, call["module"], most)
+        else:
             call["predictable"] = False
 
     handles = [module.register_forward_hook(weighted(name)) for name, module in weighted_layers(model)]
     handles += [
         module.register_forward_hook(between)
         for module in model.modules()
-        if not isinstance(module, WEIGHTED) and not list(module.children())
+        if not _is_weighted(module) and not list(module.children())
     ]
     try:
         with evaluating(model), torch.no_grad():
@@ -108,6 +114,11 @@ def capture(model: nn.Module, batch: Any, most: int = SAMPLES) -> list[Captured]
             handle.remove()
     if not calls:
         raise ValueError("batch: no weight layer saw it; accepted: one that the model's forward uses")
+    for call, following in itertools.pairwise(calls.values()):
+        inputs = following["inputs"]
+        unknown = call["activation"] == "linear" and inputs is not None and inputs.shape == call["outputs"].shape
+        if unknown and not torch.equal(inputs, call["outputs"]):  # a function that is no module, or a sum
+            call["activated"], call["predictable"] = inputs, False
     return [
         Captured(
             name, call["module"], call["inputs"], call["outputs"], call["activation"], call["activated"],
@@ -129,6 +140,30 @@ def evaluating(model: nn.Module) -> Iterator[None]:
             module.training = mode
 
 
+def is_elementwise(module: nn.Module) -> bool:
+    """Whether a module without weights works on each element alone, tried out on a few."""
+    if is_activation(module):
+        return True
+    if any(True for _ in module.parameters()) or any(True for _ in module.buffers()):
+        return False
+    x = torch.linspace(-2.0, 2.0, 7)
+    try:
+        whole = module(x)
+        return bool(
+            torch.allclose(module(x.flip(0)).flip(0), whole) and torch.allclose(module(x[2:3]), whole[2:3], atol=1e-6)
+        )
+    except (RuntimeError, TypeError, ValueError, IndexError, AttributeError, NotImplementedError):
+        return False
+
+
+def _is_transposed(module: nn.Module) -> bool:
+    return type(module).__name__ == "Conv1D" and type(module).__module__.startswith("transformers.")
+
+
+def _is_weighted(module: nn.Module) -> bool:
+    return isinstance(module, WEIGHTED) or _is_transposed(module)
+
+
 def _check_batch(batch: Any) -> None:
     first = batch[0] if isinstance(batch, tuple | list) and batch else batch
     if not isinstance(first, Tensor):
@@ -141,10 +176,12 @@ def _check_batch(batch: Any) -> None:
 
 def _rows(tensor: Tensor, module: nn.Module, most: int) -> Tensor:
     """Samples as rows and units as columns, not more than `most` of them, evenly chosen."""
-    if isinstance(module, nn.Linear) or tensor.dim() == 2:
-        rows = tensor.reshape(-1, tensor.shape[-1])
+    if isinstance(module, nn.Conv1d | nn.Conv2d | nn.Conv3d):
+        channels = tensor.dim() - len(module.kernel_size) - 1  # also without a batch
+        rows = tensor.movedim(channels, -1)
+        rows = rows.reshape(-1, rows.shape[-1])
     else:
-        rows = tensor.movedim(1, -1).reshape(-1, tensor.shape[1])
+        rows = tensor.reshape(-1, tensor.shape[-1])
     if len(rows) > most:
         rows = rows[torch.linspace(0, len(rows) - 1, most, device=rows.device).long()]
-    return rows.detach()
+    return rows.detach().clone()  # for what comes next may work in place

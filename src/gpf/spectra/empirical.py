@@ -82,10 +82,15 @@ def gram_spectrum(matrix: ArrayLike, divisor: float = 1.0, exact_up_to: int = EX
     n, m = a.shape
     if min(n, m) > exact_up_to:
         return lanczos_spectrum(lambda v: a.T @ (a @ v) / np.float32(divisor), m, seed=seed)
-    small = a.astype(np.float64)
+    unit = float(np.abs(a).max()) or 1.0
+    if not 1e-150 < unit < 1e150:
+        raise ValueError(f"matrix: holds {unit:g}, whose square has no room; accepted: numbers nearer to 1")
+    small = a.astype(np.float64) / unit
     small = small.T @ small if m <= n else small @ small.T
-    values = np.maximum(np.linalg.eigvalsh(small), 0.0) / divisor
-    values[values < max(n, m) * np.finfo(a.dtype).eps ** 2 * values[-1]] = 0.0
+    values = np.maximum(np.linalg.eigvalsh(small), 0.0)
+    # what rounding alone can make: of the entries as they came, and of the product
+    values[values < values[-1] * max((max(n, m) * np.finfo(a.dtype).eps) ** 2, max(n, m) * np.finfo(float).eps)] = 0.0
+    values *= unit**2 / divisor
     return spectrum_of(np.concatenate([np.zeros(m - len(values)), values]))
 
 
@@ -94,8 +99,10 @@ def checked_matrix(matrix: ArrayLike) -> NDArray:
     a = np.asarray(matrix)
     if a.ndim != 2 or 0 in a.shape:
         raise ValueError(f"matrix: of shape {a.shape}; accepted: two dimensions, none of them 0")
-    if not np.issubdtype(a.dtype, np.floating):
-        a = a.astype(np.float64)
+    if np.issubdtype(a.dtype, np.complexfloating):
+        raise ValueError(f"matrix: of {a.dtype}; accepted: real numbers")
+    if a.dtype not in (np.float32, np.float64):
+        a = a.astype(np.float32 if a.dtype == np.float16 else np.float64)
     if not np.isfinite(a).all():
         raise ValueError("matrix: holds values that are not finite; accepted: numbers only")
     return a
@@ -226,7 +233,7 @@ def tail_exponent(eigenvalues: ArrayLike, most: int = 512) -> tuple[float, float
     ten positive eigenvalues.
     """
     values = np.sort(np.asarray(eigenvalues, float))
-    values = values[values > 1e-12 * max(values[-1], 1e-300)]
+    values = values[values > 1e-12 * values[-1]] if len(values) else values
     count = len(values)
     if count < 10:
         return float("nan"), float("nan")
@@ -258,7 +265,8 @@ class Weights:
     """Frobenius norm."""
     spectral_norm: float
     """The greatest singular value."""
-    rank: int
+    rank: int | None
+    """None where the spectrum is an estimate."""
     stable_rank: float
     """Frobenius^2 / spectral^2."""
     entropy: float
@@ -272,20 +280,22 @@ class Weights:
 def analyse_weights(matrix: ArrayLike, exact_up_to: int = EXACT, level: float = LEVEL) -> Weights:
     """The spectrum of a weight matrix, of any shape; a matrix of zeros has rank 0 and no bulk."""
     full = checked_matrix(matrix)
-    used = full[np.ix_(np.any(full != 0.0, axis=1), np.any(full != 0.0, axis=0))]
+    rows, columns = np.any(full != 0.0, axis=1), np.any(full != 0.0, axis=0)
+    used = full if rows.all() and columns.all() else full[np.ix_(rows, columns)]
     if used.size == 0:
         return Weights((0, 0), spectrum_of([0.0]), 0.0, 0.0, 0, 0.0, 0.0, float("nan"), None)
     a = used if used.shape[0] >= used.shape[1] else used.T
     found = gram_spectrum(a, exact_up_to=exact_up_to)
-    values, total = found.values, float(np.sum(np.square(a, dtype=np.float64)))
+    values = found.values
+    total = float(found.size * found.moment(1)) if found.exact else float(np.einsum("ij,ij->", a, a, dtype=np.float64))
     top = float(values[-1])
     shares = found.shares * found.size * values / total
     positive = shares > 0.0
-    rank = int(np.sum(values > top * (max(a.shape) * np.finfo(np.float64).eps) ** 2)) if found.exact else min(a.shape)
+    rank = int(np.sum(values > 0.0)) if found.exact else None
     entropy = 0.0
-    if rank > 1:
+    if rank is None or rank > 1:
         each = values[positive] / total
-        entropy = float(-np.sum(shares[positive] * np.log(each)) / np.log(rank))
+        entropy = float(-np.sum(shares[positive] * np.log(each)) / np.log(rank or min(a.shape)))
     return Weights(
         shape=(int(used.shape[0]), int(used.shape[1])),
         spectrum=found,
@@ -325,16 +335,22 @@ def random_layer_law(
     x = checked_matrix(inputs).astype(np.float64)
     m = len(x)
     covariance = sigma_w**2 * (x @ x.T) / x.shape[1] + sigma_b**2
-    lengths = np.maximum(np.diag(covariance), 1e-300)
-    correlation = np.clip(covariance / np.sqrt(np.outer(lengths, lengths)), -1.0, 1.0)
+    lengths = np.diag(covariance).copy()
+    roots = np.sqrt(np.where(lengths > 0.0, lengths, 1.0))
+    correlation = np.clip(covariance / roots / roots[:, None], -1.0, 1.0)  # 0 with a sample that is all zeros
+    np.fill_diagonal(correlation, 1.0)
     scales = np.ones(m) if normalised else np.sqrt(lengths)
     coefficients, squares = hermite_coefficients(activation, scales, order)
     population = np.zeros((m, m))
-    power = np.ones((m, m))
+    power, odd = np.ones((m, m)), 0.0  # powers of the correlation, and how much of the series is in odd ones
     for k in range(order + 1):
         population += np.outer(coefficients[:, k], coefficients[:, k]) * power
         power *= correlation
-    np.fill_diagonal(population, squares)  # with all terms that were left out
+        if k > 1 and k % 2:
+            odd += float(np.abs(coefficients[:, k]).sum())
+    # The terms that were left out, all as if they were the next one: exact for a sample with itself or its like.
+    left = np.sqrt(np.maximum(squares - (coefficients**2).sum(axis=1), 0.0))
+    population += np.outer(left, left) * (power if odd > 1e-9 * np.abs(coefficients).sum() else power * correlation)
     values = np.linalg.eigvalsh(population)
     values[values < 1e-10 * values[-1]] = 0.0
     return Law((Step(1.0, 0.0, m / units),), *_few(values), scale=units / m)

@@ -7,11 +7,14 @@ the next one too, and so on: nothing is sampled, and no region is missed.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
 from gpf.spectra.activations import Array
+from gpf.spectra.capture import capture
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,9 @@ def folds(model: nn.Module, data: Tensor, paths: int = 64, seed: int = 0) -> lis
         raise ValueError(
             f"data: of shape {tuple(data.shape)}; accepted: at least two points of {layers[0][0].shape[1]} numbers"
         )
+    if not torch.isfinite(data).all():
+        raise ValueError("data: holds values that are not finite; accepted: numbers only")
+    _check_chain(model, layers, data)
     if paths < 1:
         raise ValueError(f"paths: {paths}; accepted: at least 1")
     rng = np.random.default_rng(seed)
@@ -81,6 +87,19 @@ def relu_chain(model: nn.Module) -> list[tuple[Array, Array]]:
     return layers
 
 
+def _check_chain(model: nn.Module, layers: Sequence[tuple[Array, Array]], data: Tensor) -> None:
+    """Refuse a model that does something else than its layers one after another."""
+    weight: Any = next(model.parameters())
+    points = data[:8].to(weight)
+    values = points.double().cpu().numpy()
+    for (w, b), seen in zip(layers, capture(model, points), strict=False):
+        before = values @ w.T + b
+        found = seen.outputs.double().cpu().numpy()
+        if found.shape != before.shape or not np.allclose(found, before, rtol=1e-3, atol=1e-3 * np.abs(before).max()):
+            raise ValueError("model: it does not apply its layers one after another; accepted: a chain")
+        values = np.maximum(before, 0.0)
+
+
 def walk(layers: Sequence[tuple[Array, Array]], start: Array, end: Array) -> list[tuple[int, int, float]]:
     """For each layer: crossings, regions so far and the share of units that switch, on a straight path."""
     places = np.array([0.0, 1.0])  # where the path bends, up to the layer in hand
@@ -95,6 +114,8 @@ def walk(layers: Sequence[tuple[Array, Array]], start: Array, end: Array) -> lis
         crossings = places[piece] + share * (places[piece + 1] - places[piece])
         old_places = places
         places = np.unique(np.concatenate([places, crossings]))
+        places = places[np.append(True, np.diff(places) > 1e-12)]  # the same place, but for rounding
+        places[-1] = 1.0
         at = np.clip(np.searchsorted(old_places, places, side="right") - 1, 0, len(old_places) - 2)
         along = ((places - old_places[at]) / (old_places[at + 1] - old_places[at]))[:, None]
         values = np.maximum((1.0 - along) * before[at] + along * before[at + 1], 0.0)

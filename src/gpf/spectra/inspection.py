@@ -5,9 +5,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
-from gpf.spectra.activations import Array
+from gpf.spectra.activations import Array, apply
 from gpf.spectra.capture import SAMPLES, Captured, capture, check_weights, weight_matrix, weighted_layers
 from gpf.spectra.empirical import (
     EXACT,
@@ -36,8 +37,10 @@ class GramReport:
     kolmogorov: float | None
     wasserstein: float | None
     """Distances between the two."""
+    chance: float | None
+    """The same Kolmogorov distance for weights that were drawn at random: what so few units scatter by."""
     spikes: Array
-    """Eigenvalues above the law's support, greatest first."""
+    """Eigenvalues above the law's support, and above that of the weights drawn, greatest first."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,15 +63,15 @@ class Inspection:
     def __str__(self) -> str:
         lines = [
             f"{'layer':<20} {'shape':>11} {'spectral':>8} {'stable':>7} {'alpha':>6} {'sigma':>8} {'spikes':>6}"
-            f" | {'to random':>9} {'spikes':>6} {'eff.rank':>8} {'dead':>5}",
+            f" | {'to random':>9} {'chance':>6} {'spikes':>6} {'eff.rank':>8} {'dead':>5}",
             f"{'':<20} {'':>11} {'norm':>8} {'rank':>7} {'':>6} {'of bulk':>8} {'':>6} | {'(Kolm.)':>9}",
         ]
         for layer in self.layers:
             w, gram, p = layer.weights, layer.gram, layer.plasticity
             bulk = (f"{w.bulk.sigma:>8.4f} {len(w.bulk.spikes):>6}") if w.bulk else f"{'-':>8} {'-':>6}"
-            right = f" | {'-':>9} {'-':>6}"
+            right = f" | {'-':>9} {'-':>6} {'-':>6}"
             if gram is not None and gram.kolmogorov is not None:
-                right = f" | {gram.kolmogorov:>9.3f} {len(gram.spikes):>6}"
+                right = f" | {gram.kolmogorov:>9.3f} {gram.chance:>6.3f} {len(gram.spikes):>6}"
             if p is not None:
                 right += f" {p.effective_rank:>8.1f} {p.dead:>5.0%}"
             shape = f"{w.shape[0]}x{w.shape[1]}"
@@ -79,22 +82,25 @@ class Inspection:
         return "\n".join(lines)
 
 
-def inspect(model: nn.Module, batch: Any = None, most: int = SAMPLES, exact_up_to: int = EXACT) -> Inspection:
-    """Spectra of all linear and convolutional layers of a model; print it for a table.
+def inspect(
+    model: nn.Module, batch: Any = None, most: int = SAMPLES, exact_up_to: int = EXACT, quiet: bool = False
+) -> Inspection:
+    """Spectra of all linear and convolutional layers of a model: prints a table, and returns everything.
 
     Args:
         model: Any torch module. Nothing of it changes.
         batch: What its forward takes, or a tuple of that. Without one only weights are looked at.
         most: Samples, or positions, of which not more are used.
         exact_up_to: Shorter side of a matrix beyond which its spectrum is estimated.
+        quiet: Whether to print nothing.
     """
     if batch is None:
         check_weights(model)
-        return Inspection(
-            [LayerReport(name, _weights(module, exact_up_to), None, None) for name, module in weighted_layers(model)]
-        )
-    return Inspection(
-        [
+        layers = [
+            LayerReport(name, _weights(module, exact_up_to), None, None) for name, module in weighted_layers(model)
+        ]
+    else:
+        layers = [
             LayerReport(
                 layer.name,
                 _weights(layer.module, exact_up_to),
@@ -103,7 +109,10 @@ def inspect(model: nn.Module, batch: Any = None, most: int = SAMPLES, exact_up_t
             )
             for layer in capture(model, batch, most)
         ]
-    )
+    found = Inspection(layers)
+    if not quiet:
+        print(found)
+    return found
 
 
 def gram_report(layer: Captured, exact_up_to: int = EXACT) -> GramReport:
@@ -113,25 +122,45 @@ def gram_report(layer: Captured, exact_up_to: int = EXACT) -> GramReport:
     spectrum = gram_spectrum(activations if units < samples else activations.T, samples, exact_up_to)
     law = random_law(layer) if samples <= exact_up_to else None
     if law is None:
-        return GramReport(spectrum, None, None, None, np.zeros(0))
+        return GramReport(spectrum, None, None, None, None, np.zeros(0))
     law = replace(law, share=samples / min(samples, units))
-    top = law.support[1]
-    spikes = spectrum.values[spectrum.values > 1.05 * top][::-1] if spectrum.exact else np.zeros(0)
-    return GramReport(spectrum, law, kolmogorov(spectrum, law), wasserstein(spectrum, law), spikes)
+    drawn = _drawn_activations(layer)
+    random = gram_spectrum(drawn if units < samples else drawn.T, samples, exact_up_to)
+    top = 1.05 * max(law.support[1], float(random.values[-1]))
+    spikes = spectrum.values[spectrum.values > top][::-1] if spectrum.exact else np.zeros(0)
+    return GramReport(
+        spectrum, law, kolmogorov(spectrum, law), wasserstein(spectrum, law), kolmogorov(random, law), spikes
+    )
+
+
+def _drawn_activations(layer: Captured) -> NDArray[np.float64]:
+    """What the layer would have put out with random weights; always the same ones."""
+    weight, (sigma_w, sigma_b) = weight_matrix(layer.module), _variances(layer.module)
+    rng = np.random.default_rng(0)
+    assert layer.inputs is not None  # there is a law only then
+    before = layer.inputs.double().cpu().numpy() @ rng.normal(size=weight.T.shape) * sigma_w / np.sqrt(weight.shape[1])
+    before += sigma_b * rng.normal(size=len(weight))
+    if layer.normalised:
+        before = (before - before.mean(axis=1, keepdims=True)) / np.sqrt(before.var(axis=1, keepdims=True) + 1e-5)
+    return apply(layer.activation, before)
 
 
 def random_law(layer: Captured) -> Law | None:
     """The law of a layer's Gram matrix, had it random weights of the same variance; None where that is not known."""
     if layer.inputs is None or not layer.predictable or layer.outputs.shape[1] < 2 or len(layer.outputs) < 2:
         return None
-    weight = weight_matrix(layer.module).double()
-    bias: Any = layer.module.bias
-    sigma_w = float(torch.sqrt(weight.square().mean() * weight.shape[1]))
-    sigma_b = 0.0 if bias is None else float(torch.sqrt(bias.detach().double().square().mean()))
+    sigma_w, sigma_b = _variances(layer.module)
     inputs = layer.inputs.double().cpu().numpy()
     if sigma_w == 0.0 or not np.any(inputs):
         return None
-    return random_layer_law(inputs, len(weight), layer.activation, sigma_w, sigma_b, layer.normalised)
+    return random_layer_law(inputs, layer.outputs.shape[1], layer.activation, sigma_w, sigma_b, layer.normalised)
+
+
+def _variances(module: nn.Module) -> tuple[float, float]:
+    """sigma_w and sigma_b of a layer as it is."""
+    weight, bias = weight_matrix(module).double(), getattr(module, "bias", None)
+    sigma_w = float(torch.sqrt(weight.square().mean() * weight.shape[1]))
+    return sigma_w, 0.0 if bias is None else float(torch.sqrt(bias.detach().double().square().mean()))
 
 
 def _weights(module: nn.Module, exact_up_to: int) -> Weights:

@@ -36,7 +36,7 @@ class Plasticity:
     held_rank: int
     """The least number of singular values that hold 99 % of their sum (the stable rank of Dohare et al.)."""
     gradient_norm: float | None
-    """Of the weights' last gradient; None where they have none."""
+    """Of the weights' gradient as it is: in a run, that of the last minibatch, clipped; None where there is none."""
 
     def to_json(self) -> dict[str, Any]:
         """As plain data."""

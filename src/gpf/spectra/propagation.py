@@ -5,7 +5,7 @@ them follow maps from layer to layer; how fast those maps settle says how far in
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.optimize import brentq
@@ -38,19 +38,38 @@ def correlation_map(c: float, q: float, sigma_w: float, sigma_b: float, activati
 
 
 def fixed_length(sigma_w: float, sigma_b: float, activation: Activation) -> float:
-    """The length that signals settle at: 0 where they die, infinite where they grow for ever."""
+    """The length at which signals of length 1 settle: 0 where they die, infinite where they grow for ever.
+
+    Some activations, such as SiLU, have several such lengths; which one is reached depends on where a signal starts.
+    """
     _check(sigma_w, sigma_b)
 
-    def gain(q: float) -> float:
-        return length_map(q, sigma_w, sigma_b, activation) / q - 1.0
+    def after(q: float) -> float:
+        return length_map(q, sigma_w, sigma_b, activation)
 
-    if abs(gain(1.0)) < 1e-12:
-        return 1.0  # settled; at ReLU's critical point every length is
-    if gain(FAR) > 0.0:
-        return UNBOUNDED
-    if gain(NEAR) < 0.0:
+    q, step = 1.0, 0.0
+    for _ in range(400):
+        before, step_before = q, step
+        q = after(q)
+        step = q - before
+        if q > FAR:
+            return UNBOUNDED
+        if q < NEAR:
+            return 0.0
+        if abs(step) < 1e-14 * q:
+            return q
+    # still on the way: from here on steps shrink, or grow, by a constant factor
+    factor = step / step_before
+    if factor >= 1.0:
+        return UNBOUNDED if step > 0.0 else 0.0
+    limit = q + step * factor / (1.0 - factor)
+    if limit < 1e-9:
         return 0.0
-    return float(np.exp(brentq(lambda log: gain(np.exp(log)), np.log(NEAR), np.log(FAR), xtol=1e-14)))
+    low, high = min(q, limit) - abs(limit - q), max(q, limit) + abs(limit - q)
+    low = max(low, NEAR)
+    if (after(low) - low) * (after(high) - high) < 0.0:
+        limit = float(brentq(lambda x: after(x) - x, low, high, xtol=1e-15))
+    return limit
 
 
 @dataclass(frozen=True)
@@ -107,18 +126,19 @@ def critical_point(length: float, activation: Activation) -> tuple[float, float]
 
 
 def advise_depth(
-    model: "nn.Module | float", sigma_b: float | None = None, activation: Activation | None = None
+    model: "nn.Module | float | Any", sigma_b: float | None = None, activation: Activation | None = None
 ) -> float:
     """The trainable depth, in layers, of a model or of (sigma_w, sigma_b, activation); infinite at criticality.
 
     A model's variances are the medians over its stack of linear layers, and its activation is the one between them.
-    `gpf.Rules(max_depth=...)` takes it as a bound on growth: `min(int(advise_depth(model)), 100)`.
+    `gpf.Rules(max_depth=...)` takes it as a bound on growth: `int(min(advise_depth(model), 100))`.
     """
-    if isinstance(model, int | float):
+    if not hasattr(model, "modules"):
         return propagation(float(model), sigma_b or 0.0, activation or "relu").trainable_depth
     if sigma_b is not None or activation is not None:
         raise ValueError("sigma_b, activation: given beside a model; accepted: only with sigma_w, for a model has both")
-    sigma_w, sigma_b, found = measured_variances(model)
+    variances: Any = measured_variances(model)  # type: ignore[arg-type]
+    sigma_w, sigma_b, found = variances
     return propagation(sigma_w, sigma_b, found).trainable_depth
 
 

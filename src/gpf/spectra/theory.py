@@ -28,10 +28,11 @@ Complex = NDArray[Any]
 Gram = Literal["samples", "features"]
 CLOSE = 1e-7
 """Imaginary part at which densities are read, as a share of the eigenvalue."""
-NOTHING = 1e-13
-"""Eigenvalues below this share of the greatest are taken for zero."""
-POINTS, FEWER_POINTS = 4000, 450
-"""Points of the grid on which a law's distribution function is summed up; fewer where the population has many parts."""
+NOTHING, HARDLY_ANYTHING = 1e-13, 1e-30
+"""Eigenvalues below this share of the greatest are taken for zero; the second where a chain of square linear layers
+piles them up there."""
+POINTS = 4000
+"""Points of the grid on which a law's distribution function is summed up."""
 
 
 @dataclass(frozen=True)
@@ -73,21 +74,31 @@ class Law:
         """The density of the continuous part; 0 at zero, where there may be an atom."""
         points = np.asarray(x, float)
         out = np.zeros(points.shape)
-        inside = (points > NOTHING * self._bound) & (points <= self._bound)
+        low, high = self._bounds
+        inside = (points > low) & (points < high)
         if inside.any():
-            s = self._transform(points[inside] / self.scale * (1.0 + 1j * CLOSE))
-            there = s.imag > 1e-4 * np.abs(s)  # what is less is the tail of CLOSE
-            out[inside] = self.share * np.where(there, s.imag, 0.0) / (np.pi * self.scale)
+            out[inside] = self.share * self._imaginary(points[inside] / self.scale) / (np.pi * self.scale)
         return out
 
     @property
     def atom(self) -> float:
         """The share of eigenvalues that are exactly zero."""
+        return 1.0 - self.share * (1.0 - self._zeros)
+
+    @cached_property
+    def _zeros(self) -> float:
+        """The atom of the matrix in the chain."""
         zeros = float(self.parts[self.population <= 0.0].sum())
         for step in self.steps:
             zeros = zeros if step.constant <= 1e-12 else 0.0
             zeros = max(zeros, 1.0 - 1.0 / step.ratio)
-        return 1.0 - self.share * (1.0 - zeros)
+        return zeros
+
+    def _imaginary(self, x: Array) -> Array:
+        """The imaginary part of the chain's transform just above the real axis, without what is not density."""
+        z = x * (1.0 + 1j * CLOSE)
+        s = self._transform(z) + self._zeros / z
+        return np.where(s.imag > 1e-4 * np.abs(s), s.imag, 0.0)
 
     @property
     def moments(self) -> tuple[float, float]:
@@ -136,35 +147,53 @@ class Law:
         return Law(tuple(chain), population, parts)
 
     @cached_property
-    def _bound(self) -> float:
-        """No eigenvalue is greater."""
-        top = float(np.max(self.population))
+    def _bounds(self) -> tuple[float, float]:
+        """No eigenvalue is outside, but for zeros."""
+        low, high = float(np.min(self.population)), float(np.max(self.population))
+        singular = False  # whether there are zeros beside what lies above `low`
         for step in self.steps:
-            top = (step.slope * top + step.constant) * (1.0 + np.sqrt(step.ratio)) ** 2
-        return 1.001 * top * self.scale
+            low = (step.slope * (0.0 if singular else low) + step.constant) * (1.0 - np.sqrt(step.ratio)) ** 2
+            high = (step.slope * high + step.constant) * (1.0 + np.sqrt(step.ratio)) ** 2
+            singular = step.ratio > 1.0
+        # many layers together reach far less high than the product of what each could do: look where it ends
+        least = self.moments[0] / self.share / self.scale
+        heights = np.geomspace(least, 1.001 * high, 400)
+        seen = np.flatnonzero(self._imaginary(heights) > 0.0)
+        top = heights[min(len(heights) - 1, seen[-1] + 1)] if len(seen) else 1.001 * high
+        piled = all(step.constant == 0.0 and step.ratio == 1.0 for step in self.steps)
+        least = (HARDLY_ANYTHING if piled else NOTHING) * top
+        return max(0.999 * low, least) * self.scale, float(top) * self.scale
 
     @cached_property
     def _summed(self) -> tuple[Array, Array]:
         """A grid over the support and the mass of the continuous part up to each of its points."""
-        power = 2 * (len(self.steps) + 1)  # tames the growth of the density at zero where layers are square
-        low, high = 0.0, self._bound ** (1.0 / power)
-        points = POINTS if len(self.parts) == 1 else FEWER_POINTS
+        for points in (POINTS,) if len(self.parts) == 1 else (450, 1800, 7200):  # many parts are slow, and mostly easy
+            grid, mass = self._sum_up(points)
+            if abs(self.atom + mass[-1] - 1.0) < 2e-3:
+                return grid, mass
+        raise ArithmeticError(f"the density adds up to {self.atom + mass[-1]:.4f} and not to 1: {self.steps}")
+
+    def _sum_up(self, points: int) -> tuple[Array, Array]:
+        low, high = self._bounds
+        # eigenvalues to a power: tames the growth of the density at zero, and sees what lies decades apart
+        decades = int(np.log10(high / low)) if len(self.parts) > 1 else 0
+        power = max(2 * (len(self.steps) + 1), min(decades, 12))
+        low, high = low ** (1.0 / power), high ** (1.0 / power)
         for _ in range(3):
-            t = np.linspace(low, high, points // 3)[1:]
+            t = np.linspace(low, high, points // 3)[1:-1]
             there = np.flatnonzero(self.density(t**power) > 0.0)
             if len(there):
                 width = 3.0 * (high - low) / points
-                low = 0.0 if low == 0.0 and there[0] < 3 else max(0.0, t[there[0]] - 2.0 * width)
-                high = t[there[-1]] + 2.0 * width
+                low, high = max(low, t[there[0]] - 2.0 * width), min(high, t[there[-1]] + 2.0 * width)
         # dense at both ends, where densities rise like a square root
         t = low + (high - low) * 0.5 * (1.0 - np.cos(np.linspace(0.0, np.pi, points)))
         grid = t**power
         heights = self.density(grid) * power * t ** (power - 1)
-        if low == 0.0:
-            heights[0] = heights[1]
+        if grid[0] <= 2.0 * self._bounds[0]:
+            heights[0] = heights[1]  # as far as can be seen, it goes on to zero
         mass = np.concatenate([[0.0], np.cumsum(np.diff(t) * 0.5 * (heights[1:] + heights[:-1]))])
         there = np.flatnonzero(heights > 0.0)
-        keep = slice(max(0, there[0] - 1), there[-1] + 2)
+        keep = slice(max(0, there[0] - 1), there[-1] + 2) if len(there) else slice(None)
         return grid[keep], mass[keep]
 
     def _forward(self, x: Complex) -> tuple[Complex, Complex, Complex]:
@@ -198,9 +227,7 @@ class Law:
             todo = todo[~fine]
             if not len(todo):
                 return out
-        if len(todo) > 0.02 * len(z) + 2:
-            raise ArithmeticError(f"no root found at {len(todo)} of {len(z)} points, near {z[todo[0]]}")
-        return out
+        raise ArithmeticError(f"no root found at {len(todo)} of {len(z)} points, near {z[todo[0]]}: {self.steps}")
 
     def _follow(self, z: Complex, shrink: float) -> tuple[Complex, NDArray[np.bool_]]:
         """The transform by continuation from far above, and where it can be relied on."""
@@ -218,7 +245,8 @@ class Law:
             left = left[~there]
         reached, s, _ = self._forward(x)
         with np.errstate(invalid="ignore"):
-            fine = (np.abs(reached - z) < 1e-6 * np.abs(z)) & (s.imag > -1e-12) & ((z * s).imag > -1e-9)
+            rounding = 1e-13 * float(np.abs(x).max(initial=1.0))
+            fine = (np.abs(reached - z) < 1e-6 * np.abs(z) + rounding) & (s.imag > -1e-12) & ((z * s).imag > -1e-9)
         return s, fine
 
     def _newton(self, x: Complex, goal: Complex, most: int) -> Complex:

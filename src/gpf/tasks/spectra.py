@@ -1,5 +1,6 @@
 """What growing, pruning and freezing did to the network of a run: its snapshots, analysed and drawn."""
 
+import itertools
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,8 +30,8 @@ class Moment:
     label: str
     epoch: int
     inspection: Inspection
-    drift: dict[str, float]
-    """How far the weights of each layer are from the moment before, as a share of their norm."""
+    weights: dict[str, torch.Tensor]
+    """Of every layer."""
     folds: list[float]
     """Mean number of linear regions that a path between two observations passes through, up to each hidden layer;
     empty where the network is not piecewise linear."""
@@ -49,16 +50,24 @@ def analyse_run(folder: Path) -> list[Moment]:
             model.layers.append(model.make_block(len(model.layers)))
         return model
 
-    seen = [(snapshot.label, snapshot.epoch, snapshot.model) for snapshot in read_snapshots(folder / "spectra", build)]
     with torch.random.fork_rng():
         last = load_network(folder / "checkpoints" / "last", config)
+    seen = [
+        (snapshot.label, snapshot.epoch, snapshot.model)
+        for snapshot in read_snapshots(folder / "spectra", build)
+        if snapshot.number < len(last.events)  # a killed run may have left later ones, and will write them again
+    ]
     seen.append(("end", last.epoch, last.model))
-    moments: list[Moment] = []
-    before: nn.Module | None = None
-    for label, epoch, model in seen:
-        moments.append(Moment(label, epoch, inspect(model, probe), _drift(before, model), _regions(model, probe)))
-        before = model
-    return moments
+    return [
+        Moment(
+            label,
+            epoch,
+            inspect(model, probe, quiet=True),
+            {name: weight_matrix(module).double() for name, module in weighted_layers(model)},
+            _regions(model, probe),
+        )
+        for label, epoch, model in seen
+    ]
 
 
 def draw_run(folder: Path, moments: list[Moment]) -> list[Path]:
@@ -68,7 +77,7 @@ def draw_run(folder: Path, moments: list[Moment]) -> list[Path]:
         shown = [moments[0], *(moment for moment in moments[1:] if ", before " not in moment.label)]
     if len(shown) > SHOWN:
         shown = [*shown[: SHOWN // 2], *shown[-SHOWN // 2 :]]
-    parts = [m.label for m in shown], [m.inspection for m in shown], [m.drift for m in shown]
+    parts = [m.label for m in shown], [m.inspection for m in shown], drifts(shown)
     paths = {
         folder / "figures" / "spectra-weights.png": weights_figure(*parts),
         folder / "figures" / "spectra-activations.png": grams_figure(*parts),
@@ -81,12 +90,31 @@ def draw_run(folder: Path, moments: list[Moment]) -> list[Path]:
         )
     for path, figure in paths.items():
         save_figure(figure, path)
-    write_json(folder / "spectra.json", [moment_json(moment) for moment in moments])
+    write_json(folder / "spectra.json", as_json(moments))
     return [*paths, folder / "spectra.json"]
 
 
-def moment_json(moment: Moment) -> dict[str, Any]:
-    """A moment as plain data, without the eigenvalues."""
+def drifts(moments: list[Moment]) -> list[dict[str, float]]:
+    """How far the weights of each layer are from the moment before, as a share of their norm."""
+    found: list[dict[str, float]] = [{}]
+    for before, after in itertools.pairwise(moments):
+        old = before.weights
+        found.append(
+            {
+                name: float((weight - old[name]).norm() / old[name].norm().clamp(min=1e-30))
+                for name, weight in after.weights.items()
+                if name in old and old[name].shape == weight.shape
+            }
+        )
+    return found
+
+
+def as_json(moments: list[Moment]) -> list[dict[str, Any]]:
+    """All moments as plain data, without the eigenvalues."""
+    return [_moment_json(moment, drift) for moment, drift in zip(moments, drifts(moments), strict=True)]
+
+
+def _moment_json(moment: Moment, drift: dict[str, float]) -> dict[str, Any]:
     layers = []
     for layer in moment.inspection.layers:
         w, gram, bulk = layer.weights, layer.gram, layer.weights.bulk
@@ -104,22 +132,11 @@ def moment_json(moment: Moment) -> dict[str, Any]:
                 "gram_spikes": None if gram is None else len(gram.spikes),
                 "effective_rank": None if layer.plasticity is None else layer.plasticity.effective_rank,
                 "dead": None if layer.plasticity is None else layer.plasticity.dead,
-                "drift": moment.drift.get(layer.name),
+                "chance": None if gram is None else gram.chance,
+                "drift": drift.get(layer.name),
             }
         )
     return {"label": moment.label, "epoch": moment.epoch, "layers": layers, "regions": moment.folds}
-
-
-def _drift(before: nn.Module | None, after: nn.Module) -> dict[str, float]:
-    if before is None:
-        return {}
-    old = {name: weight_matrix(module).double() for name, module in weighted_layers(before)}
-    new = {name: weight_matrix(module).double() for name, module in weighted_layers(after)}
-    return {
-        name: float((weight - old[name]).norm() / old[name].norm().clamp(min=1e-30))
-        for name, weight in new.items()
-        if name in old and old[name].shape == weight.shape
-    }
 
 
 def _regions(model: nn.Module, probe: torch.Tensor) -> list[float]:
