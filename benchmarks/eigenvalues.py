@@ -124,7 +124,7 @@ def theorem_table() -> str:
     lows = (0.1, 0.5, 2.0)
     lines = [
         "| activation | layers to the fixed point | m2 / m1^2 there | condition 1 |"
-        + "".join(f" factor, Im z >= {low:g} |" for low in lows)
+        + "".join(f" greatest factor found, Im z >= {low:g} |" for low in lows)
         + " factor of the variance |",
         "|---|---|---|---|" + "---|" * (len(lows) + 1),
     ]
