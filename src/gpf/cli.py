@@ -152,6 +152,59 @@ class Evaluate:
 
 
 @dataclass
+class Compare:
+    """Train and evaluate a set of agents over many seeds, to one table and one figure; run again to go on."""
+
+    file: tyro.conf.Positional[Path | None] = None
+    """A comparison (.toml), in place of --learners, --networks, --baselines and --scenarios."""
+    learners: tuple[str, ...] = ("policy-gradient",)
+    """Which learners: policy-gradient, parallel, online."""
+    networks: tuple[str, ...] = ("gpf", "1")
+    """Each learner with each of these: gpf, or a fixed number of layers."""
+    baselines: tuple[str, ...] = ("cast-and-surge",)
+    """Beside them: random, reactive, cast-and-surge."""
+    scenarios: tuple[str, ...] = ("reference",)
+    """Where: presets (paper, reference) or paths to .json files."""
+    seeds: int | None = None
+    """How many seeds; None for the file's, or 5."""
+    first_seed: int | None = None
+    """The first of them; None for the file's, or 0."""
+    episodes: int | None = None
+    """Held-out episodes of each seed; None for the file's, or 1000."""
+    runs: Path = Path("runs/compare")
+    """Folder of the comparison."""
+    jobs: int = 2
+    """Runs at the same time, each on one core."""
+    json: bool = False
+    """Print one JSON object on the last line in place of the table."""
+
+    def __call__(self) -> None:
+        """Compare, and print the table."""
+        from gpf.progress import runs_progress
+        from gpf.tasks.compare import Comparison, chosen_agents, compare, read_comparison, table
+
+        given = {name: getattr(self, name) for name in ("seeds", "first_seed", "episodes")}
+        given = {name: value for name, value in given.items() if value is not None}
+        if self.file is not None:
+            flags = ("learners", "networks", "baselines", "scenarios")
+            if beside := [name for name in flags if getattr(self, name) != getattr(Compare, name)]:
+                raise ValueError(f"{beside[0]}: given beside {self.file}; accepted: one of the two")
+            comparison = dataclasses.replace(read_comparison(self.file), **given)
+        else:
+            agents = chosen_agents(self.learners, self.networks, self.baselines)
+            comparison = Comparison(agents, self.scenarios, **{"seeds": 5, **given})
+        trained = [agent for agent in comparison.agents if agent.config is not None]
+        total = len(trained) * len(comparison.scenarios) * comparison.seeds
+        with runs_progress(str(self.runs), total) as tell:
+            rows = compare(comparison, self.runs, self.jobs, tell)
+        if self.json:
+            print(json.dumps({"runs": str(self.runs), "rows": rows}))
+        else:
+            print(table(rows))
+            print(f"written: {self.runs / 'table.md'}, {self.runs / 'figure.png'}, {self.runs / 'comparison.json'}")
+
+
+@dataclass
 class Spectra:
     """Show what growing, pruning and freezing did to the network of a run, by its spectra."""
 
@@ -287,7 +340,14 @@ def _print_result(result: dict[str, Any]) -> None:
 def main() -> None:
     """Run the command that the arguments name; a user's mistake ends in one line and exit code 2."""
     command = tyro.extras.subcommand_cli_from_dict(
-        {"train": Train, "evaluate": Evaluate, "spectra": Spectra, "scenario": ShowScenario, "compile": Compile},
+        {
+            "train": Train,
+            "evaluate": Evaluate,
+            "compare": Compare,
+            "spectra": Spectra,
+            "scenario": ShowScenario,
+            "compile": Compile,
+        },
         prog="gpf",
         description=__doc__,
     )

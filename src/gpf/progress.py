@@ -8,7 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
 
 
 @contextmanager
@@ -68,6 +71,43 @@ def training_progress(
         yield report
     if writer is not None:
         writer.close()
+
+
+@contextmanager
+def runs_progress(title: str, total: int) -> Iterator[Callable[[Path, dict[str, Any] | None], None]]:
+    """Runs that are going on and that are done: a live table on a terminal, a line for each finished one elsewhere."""
+    console = Console(stderr=True)
+    going: dict[Path, float] = {}
+    done = 0
+
+    def view() -> Table:
+        table = Table(
+            title=f"{title}: {done} of {total} runs done, {total - done} left", box=None, title_justify="left"
+        )
+        for folder, since in going.items():
+            table.add_row(Text(str(folder)), f"for {time.monotonic() - since:.0f} s")
+        return table
+
+    with Live(get_renderable=view, console=console, refresh_per_second=1, transient=True) as live:
+        if not console.is_terminal:
+            live.stop()
+
+        def tell(folder: Path, result: dict[str, Any] | None) -> None:
+            nonlocal done
+            if result is None:
+                going[folder] = time.monotonic()
+                return
+            going.pop(folder, None)
+            done += 1
+            line = (
+                f"{folder}: success {result['success']:.2%}, depth {result['depth']}, density {result['density']:.3f}"
+            )
+            if console.is_terminal:
+                live.console.print(Text(line))
+            else:
+                print(f"{line} ({done} of {total})", file=sys.stderr, flush=True)
+
+        yield tell
 
 
 def _training_line(metrics: dict[str, Any]) -> str:
