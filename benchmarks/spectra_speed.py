@@ -77,7 +77,7 @@ def analysis(rounds: int) -> tuple[float, float]:
             warnings.simplefilter("ignore")
             weightwatcher.WeightWatcher(model=model, log_level="ERROR").analyze(mp_fit=True)
 
-    contenders: dict[str, Callable[[], Any]] = {"ours": lambda: inspect(model, batch), "theirs": watch}
+    contenders: dict[str, Callable[[], Any]] = {"ours": lambda: inspect(model, batch, quiet=True), "theirs": watch}
     times: dict[str, list[float]] = {name: [] for name in contenders}
     for turn in range(rounds + 1):
         for name, run in contenders.items():
