@@ -15,7 +15,8 @@ from scipy import stats
 
 from gpf.navigation.config import Config
 from gpf.plume.memory import FEATURES
-from gpf.tasks.many import say, train_all
+from gpf.progress import runs_progress
+from gpf.tasks.many import train_all
 
 FIRST_SEED = 200
 
@@ -38,7 +39,8 @@ def main() -> None:
         for seed in seeds
         for group in groups
     }
-    results = train_all(wanted, arguments.jobs, say)
+    with runs_progress(str(arguments.runs), len(wanted)) as tell:
+        results = train_all(wanted, arguments.jobs, tell)
 
     def column(group: str | None, key: str) -> np.ndarray:
         return np.array([results[folder(arguments.runs, group, seed)][key] for seed in seeds])

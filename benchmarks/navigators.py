@@ -22,7 +22,8 @@ from gpf.navigation.evaluate import evaluate
 from gpf.navigation.policies import CastAndSurge
 from gpf.navigation.statistics import interquartile_mean
 from gpf.plume.scenario import Scenario
-from gpf.tasks.many import say, train_all
+from gpf.progress import runs_progress
+from gpf.tasks.many import train_all
 
 FIRST_SEED = 100
 AGENTS = {
@@ -69,7 +70,8 @@ def navigators_table(runs: Path, scenarios: list[str], seeds: range, jobs: int) 
         for agent, config in AGENTS.items()
         for seed in seeds
     }
-    results = train_all(wanted, jobs, say)
+    with runs_progress(str(runs), len(wanted)) as tell:
+        results = train_all(wanted, jobs, tell)
     lines = [
         "| scenario | agent | success: IQM [95 %] | worst seed | mean steps | SPL | depth | density |",
         "|---|---|---|---|---|---|---|---|",
@@ -93,7 +95,8 @@ def growth_table(runs: Path, seeds: range, jobs: int) -> str:
         for agent, config in GROWTH.items()
         for seed in seeds
     }
-    results = train_all(wanted, jobs, say)
+    with runs_progress(str(runs), len(wanted)) as tell:
+        results = train_all(wanted, jobs, tell)
     lines = [
         "| network | success: IQM [95 %] | worst seed | mean steps | SPL | depth | density | layers frozen | seconds |",
         "|---|---|---|---|---|---|---|---|---|",

@@ -8,10 +8,12 @@ import os
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from numba import njit
 from numpy.typing import NDArray
 
 from gpf.navigation.acting import NO_TABLE, SAMPLED, explore, kept_inputs, output_table, respond, write_inputs
+from gpf.navigation.evaluate import BLOCK
 from gpf.navigation.flat import FlatNetwork
 from gpf.network import MLP
 from gpf.plume.kernels import kernel
@@ -21,7 +23,7 @@ from gpf.plume.scenario import ACTIONS, LEVELS, OCTANTS, Scenario
 from gpf.plume.tokens import ONEHOT_SIZE, STATES, onehot
 from gpf.plume.world import World, begin, cores, observe, step, thread_pool
 
-PROBE_SEED = (1 << 24) - 1
+PROBE_SEED = BLOCK - 1
 """The last seed that a run can have."""
 LANES_OF_A_SEED = 1 << 16
 """A run with seed s owns the seeds of the world from s times this on."""
@@ -159,7 +161,9 @@ def probe_inputs(
         onehot(tokens, inputs)
         return inputs
     walks = Rollouts(32, 128, scenario, observation, len(ACTIONS), PROBE_SEED, threads=1, without=without)
-    walks.collect(FlatNetwork(MLP(len(walks.keep), 1, len(ACTIONS))), exploration=1.0)
+    with torch.random.fork_rng():  # the network has no say, but draws its weights
+        network = FlatNetwork(MLP(len(walks.keep), 1, len(ACTIONS)))
+    walks.collect(network, exploration=1.0)
     seen = walks.inputs.reshape(-1, walks.inputs.shape[2])
     return seen[np.linspace(0, len(seen) - 1, count).astype(int)]
 

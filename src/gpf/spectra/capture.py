@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from gpf.spectra.activations import Activation
-from gpf.spectra.propagation import is_activation
 
 WEIGHTED = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 """Layers that are looked at; beside them `Conv1D` of transformers, a linear layer with its weights transposed."""
@@ -45,6 +44,13 @@ def weight_matrix(module: nn.Module) -> Tensor:
     if _is_transposed(module):
         weight = weight.T
     return (weight if weight.dtype in (torch.float32, torch.float64) else weight.float()).flatten(1)
+
+
+def variances(module: nn.Module) -> tuple[float, float]:
+    """sigma_w and sigma_b of a layer as it is, about zero: weights have variance sigma_w^2 / inputs."""
+    weight, bias = weight_matrix(module).double(), getattr(module, "bias", None)
+    sigma_w = float(torch.sqrt(weight.square().mean() * weight.shape[1]))
+    return sigma_w, 0.0 if bias is None else float(torch.sqrt(bias.detach().double().square().mean()))
 
 
 def weighted_layers(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
@@ -140,6 +146,15 @@ def evaluating(model: nn.Module) -> Iterator[None]:
             module.training = mode
 
 
+def is_activation(module: nn.Module) -> bool:
+    """Whether a module is one of torch's activations that work on each element alone."""
+    return isinstance(
+        module,
+        nn.ReLU | nn.LeakyReLU | nn.ELU | nn.GELU | nn.SiLU | nn.Tanh | nn.Sigmoid | nn.Hardtanh | nn.Hardswish
+        | nn.Mish | nn.Softplus | nn.SELU | nn.CELU,
+    )  # fmt: skip
+
+
 def is_elementwise(module: nn.Module) -> bool:
     """Whether a module without weights works on each element alone, tried out on a few."""
     if is_activation(module):
@@ -152,8 +167,8 @@ def is_elementwise(module: nn.Module) -> bool:
         return bool(
             torch.allclose(module(x.flip(0)).flip(0), whole) and torch.allclose(module(x[2:3]), whole[2:3], atol=1e-6)
         )
-    except (RuntimeError, TypeError, ValueError, IndexError, AttributeError, NotImplementedError):
-        return False
+    except (RuntimeError, TypeError, ValueError, IndexError, AttributeError):
+        return False  # it wants more than seven numbers in a row, so it looks at more than one of them
 
 
 def _is_transposed(module: nn.Module) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gpf.spectra.activations import Activation, Array, moments
-from gpf.spectra.theory import Complex, Law, Step, layer_step
+from gpf.spectra.theory import Complex, Law, layer_step, marchenko_pastur
 
 ATOMS = 4
 """Atoms of the measures at which, and towards which, the derivative is taken: few make the greatest."""
@@ -85,7 +85,7 @@ class LayerOperator:
         Raises ArithmeticError where there is none: a linear layer spreads the spectrum for ever.
         """
         z = (region or Region()).border()
-        law = Law((Step(1.0, 0.0, self.ratio),), np.ones(1))
+        law = marchenko_pastur(self.ratio)
         before = law.stieltjes(z)
         for depth in range(1, most + 1):
             law = self(law)

@@ -4,12 +4,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import nn
 
 from gpf.spectra.activations import Array, apply
-from gpf.spectra.capture import SAMPLES, Captured, capture, check_weights, weight_matrix, weighted_layers
+from gpf.spectra.capture import SAMPLES, Captured, capture, check_weights, variances, weight_matrix, weighted_layers
 from gpf.spectra.empirical import (
     EXACT,
     Spectrum,
@@ -135,7 +134,7 @@ def gram_report(layer: Captured, exact_up_to: int = EXACT) -> GramReport:
 
 def _drawn_activations(layer: Captured) -> NDArray[np.float64]:
     """What the layer would have put out with random weights; always the same ones."""
-    weight, (sigma_w, sigma_b) = weight_matrix(layer.module), _variances(layer.module)
+    weight, (sigma_w, sigma_b) = weight_matrix(layer.module), variances(layer.module)
     rng = np.random.default_rng(0)
     assert layer.inputs is not None  # there is a law only then
     before = layer.inputs.double().cpu().numpy() @ rng.normal(size=weight.T.shape) * sigma_w / np.sqrt(weight.shape[1])
@@ -149,18 +148,11 @@ def random_law(layer: Captured) -> Law | None:
     """The law of a layer's Gram matrix, had it random weights of the same variance; None where that is not known."""
     if layer.inputs is None or not layer.predictable or layer.outputs.shape[1] < 2 or len(layer.outputs) < 2:
         return None
-    sigma_w, sigma_b = _variances(layer.module)
+    sigma_w, sigma_b = variances(layer.module)
     inputs = layer.inputs.double().cpu().numpy()
     if sigma_w == 0.0 or not np.any(inputs):
         return None
     return random_layer_law(inputs, layer.outputs.shape[1], layer.activation, sigma_w, sigma_b, layer.normalised)
-
-
-def _variances(module: nn.Module) -> tuple[float, float]:
-    """sigma_w and sigma_b of a layer as it is."""
-    weight, bias = weight_matrix(module).double(), getattr(module, "bias", None)
-    sigma_w = float(torch.sqrt(weight.square().mean() * weight.shape[1]))
-    return sigma_w, 0.0 if bias is None else float(torch.sqrt(bias.detach().double().square().mean()))
 
 
 def _weights(module: nn.Module, exact_up_to: int) -> Weights:

@@ -5,15 +5,13 @@ them follow maps from layer to layer; how fast those maps settle says how far in
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.optimize import brentq
+from torch import nn
 
 from gpf.spectra.activations import Activation, Array, apply, gauss
-
-if TYPE_CHECKING:
-    from torch import nn
+from gpf.spectra.capture import is_activation, variances
 
 DEPTHS = 6.0
 """Networks train up to about this many depth scales (Schoenholz et al. 2016)."""
@@ -125,54 +123,31 @@ def critical_point(length: float, activation: Activation) -> tuple[float, float]
     return variance, bias if bias > 1e-9 * length else 0.0
 
 
-def advise_depth(
-    model: "nn.Module | float | Any", sigma_b: float | None = None, activation: Activation | None = None
-) -> float:
+def advise_depth(model: nn.Module | float, sigma_b: float | None = None, activation: Activation | None = None) -> float:
     """The trainable depth, in layers, of a model or of (sigma_w, sigma_b, activation); infinite at criticality.
 
     A model's variances are the medians over its stack of linear layers, and its activation is the one between them.
     `gpf.Rules(max_depth=...)` takes it as a bound on growth: `int(min(advise_depth(model), 100))`.
     """
-    if not hasattr(model, "modules"):
+    if not isinstance(model, nn.Module):
         return propagation(float(model), sigma_b or 0.0, activation or "relu").trainable_depth
     if sigma_b is not None or activation is not None:
         raise ValueError("sigma_b, activation: given beside a model; accepted: only with sigma_w, for a model has both")
-    variances: Any = measured_variances(model)  # type: ignore[arg-type]
-    sigma_w, sigma_b, found = variances
-    return propagation(sigma_w, sigma_b, found).trainable_depth
+    return propagation(*measured_variances(model)).trainable_depth
 
 
-def measured_variances(model: "nn.Module") -> tuple[float, float, Activation]:
+def measured_variances(model: nn.Module) -> tuple[float, float, Activation]:
     """sigma_w, sigma_b and the activation of a model as it is now.
 
     Weights are taken about zero, pruned ones included. The head, the last linear layer, does not count if there are
     others.
     """
-    from torch import nn
-
     linear = [module for module in model.modules() if isinstance(module, nn.Linear)]
     activations = [module for module in model.modules() if is_activation(module)]
     if not linear or not activations:
         raise ValueError("model: it has no linear layers, or no activations; accepted: one with both, or sigma_w")
-    hidden = linear[:-1] or linear
-    widths = [module.weight.shape[1] for module in hidden]
-    squares = [float(module.weight.detach().double().square().mean()) for module in hidden]
-    sigma_w = np.sqrt(np.median([width * square for width, square in zip(widths, squares, strict=True)]))
-    biases = [
-        float(module.bias.detach().double().square().mean()) if module.bias is not None else 0.0 for module in hidden
-    ]
-    return float(sigma_w), float(np.sqrt(np.median(biases))), activations[0]
-
-
-def is_activation(module: "nn.Module") -> bool:
-    """Whether a module is an activation that works on each element alone."""
-    from torch import nn
-
-    return isinstance(
-        module,
-        nn.ReLU | nn.LeakyReLU | nn.ELU | nn.GELU | nn.SiLU | nn.Tanh | nn.Sigmoid | nn.Hardtanh | nn.Hardswish
-        | nn.Mish | nn.Softplus | nn.SELU | nn.CELU,
-    )  # fmt: skip
+    sigma_w, sigma_b = np.sqrt(np.median([np.square(variances(module)) for module in linear[:-1] or linear], axis=0))
+    return float(sigma_w), float(sigma_b), activations[0]
 
 
 def _check(sigma_w: float, sigma_b: float) -> None:

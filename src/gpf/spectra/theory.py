@@ -312,8 +312,7 @@ def deep_law(
         raise ValueError(f"widths: {list(widths)}; accepted: the inputs and at least one layer")
     _shape(m=m, **{f"n{n}": width for n, width in enumerate(widths)})
     f = moments(activation, scale)
-    law = Law((Step(1.0, 0.0, m / widths[0]),), np.ones(1))
-    law = law.then(*(layer_step(f.linearity, m / width) for width in widths[1:]))
+    law = marchenko_pastur(m / widths[0]).then(*(layer_step(f.linearity, m / width) for width in widths[1:]))
     last = widths[-1]
     return replace(law, scale=f.eta * last / m, share=1.0 if gram == "samples" else m / last)
 

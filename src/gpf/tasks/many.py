@@ -71,16 +71,6 @@ def train_all(wanted: dict[Path, Config], jobs: int, tell: Told = lambda folder,
     return results
 
 
-def say(folder: Path, result: dict[str, Any] | None) -> None:
-    """Print a finished run in one line."""
-    if result is not None:
-        steps = "-" if result["mean_steps"] is None else f"{result['mean_steps']:.1f}"
-        line = (
-            f"success {result['success']:.4f}, {steps} steps, depth {result['depth']}, density {result['density']:.3f}"
-        )
-        print(f"{folder}: {line}", file=sys.stderr, flush=True)
-
-
 def check_same(folder: Path, config: Config) -> None:
     """Refuse a folder that holds another run than the one that is wanted."""
     if not (folder / "config.json").exists():

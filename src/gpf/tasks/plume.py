@@ -80,10 +80,7 @@ class Training:
             self.learner = make_learner(self.config, self.world, self.net, threads)
         run.drop_after(self.progress["round"])
         self.net.watchers.append(Recorder(partial(write_snapshot, run.folder / "spectra")))
-        values = vars(self.config)
-        with torch.random.fork_rng():
-            probe = probe_inputs(self.world, values["observation"], self.config.without)
-        self._probe = torch.from_numpy(probe)
+        self._probe = torch.from_numpy(probe_inputs(self.world, vars(self.config)["observation"], self.config.without))
 
     def _restore(self, checkpoint: Path) -> None:
         """Go on from what the checkpoint says beside the network."""

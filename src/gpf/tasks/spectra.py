@@ -40,9 +40,7 @@ class Moment:
 def analyse_run(folder: Path) -> list[Moment]:
     """All snapshots of a run, and the network at its end."""
     config, world = read_run_config(folder)
-    values = vars(config)
-    with torch.random.fork_rng():
-        probe = torch.from_numpy(probe_inputs(world, values["observation"], config.without))
+    probe = torch.from_numpy(probe_inputs(world, vars(config)["observation"], config.without))
 
     def build(depth: int) -> nn.Module:
         model = make_model(config)
