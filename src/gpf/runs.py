@@ -26,12 +26,12 @@ class RunError(ValueError):
 class Run:
     """A run folder that this process writes to; nobody else can meanwhile."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, patience: float = 1.0) -> None:
         self.folder = folder
         lock = os.open(folder / ".lock", os.O_WRONLY | os.O_CREAT)
         self.close = weakref.finalize(self, os.close, lock)
         """Let other processes have the folder."""
-        if not _locked(lock):
+        if not _locked(lock, patience):
             self.close()
             raise RunError(f"run: {folder} is in use by another process; accepted: one that is not")
 
@@ -47,10 +47,10 @@ class Run:
         return run
 
     @classmethod
-    def open(cls, folder: Path) -> "Run":
-        """A run that exists, to go on with it."""
+    def open(cls, folder: Path, patience: float = 1.0) -> "Run":
+        """A run that exists, to go on with it; `patience`: seconds to wait for a process that may be leaving it."""
         read_config(folder)
-        return cls(folder)
+        return cls(folder, patience)
 
     @property
     def config(self) -> dict[str, Any]:
@@ -76,7 +76,7 @@ class Run:
                 replace_text(path, "".join(json.dumps(line) + "\n" for line in kept))
 
 
-def _locked(file: int, patience: float = 1.0) -> bool:
+def _locked(file: int, patience: float) -> bool:
     """Lock an open file; for a moment, a process that was just killed may still be letting go of it."""
     started = time.monotonic()
     while True:

@@ -101,6 +101,26 @@ def test_belief_protects_small_weights():
     assert weight.pruned[1].all()
 
 
+def test_pruning_to_a_share_takes_the_smallest_whatever_is_believed_and_goes_on_from_there():
+    net, x, y = small(depth=3, rules=gpf.Rules(weight_threshold=0.0, belief_increment=1.0, belief_threshold=0.0))
+    net.end_epoch(1.0)  # every weight is believed in
+    old = [net.layers[i].weights[0] for i in range(2)]
+    magnitudes = torch.cat([weight.parameter.detach().abs().flatten() for weight in old])
+    total = len(magnitudes)
+    for keep in (0.5, 0.2, 0.4):
+        event = net.prune(keep=keep)
+        left = 0.2 if keep == 0.4 else keep  # what is pruned stays pruned
+        assert event.after.pruned == total - round(left * total)
+        assert f"of least magnitude, to keep {keep:.1%}" in event.reason
+    survivors = torch.cat([~weight.pruned.flatten() for weight in old])
+    assert magnitudes[survivors].min() > magnitudes[~survivors].max()
+    assert net.layers[2].weights[0].pruned is None  # the newest is spared
+    train(net.model, net.optimizer, x, y)
+    assert net.shape().pruned == sum(int((weight.parameter == 0).sum()) for weight in old)
+    with pytest.raises(ValueError, match=r"^keep: 1.5; accepted: 0 to 1$"):
+        net.prune(keep=1.5)
+
+
 def test_belief_counts_active_units_where_asked_to():
     net, x, _ = small(rules=gpf.Rules(activation_threshold=0.1, weight_threshold=99.0, belief_increment=0.5))
     block = net.layers[0].block

@@ -59,6 +59,15 @@ def test_pruning_by_hand():
     assert pruning.prunable(h, pruning.saliency(weight, "magnitude"), 0.3, 0.1).tolist() == [True, False, False, False]
 
 
+def test_the_cheapest_of_all_tensors_by_hand():
+    costs = [torch.tensor([[0.3, 0.1], [0.5, 0.2]]), torch.tensor([0.05, 0.2, 0.4])]
+    masks = pruning.cheapest(costs, 3)
+    assert [mask.tolist() for mask in masks] == [[[False, True], [False, True]], [True, False, False]]
+    assert not any(mask.any() for mask in pruning.cheapest(costs, 0))
+    assert all(mask.all() for mask in pruning.cheapest(costs, 7))
+    assert pruning.cheapest([], 0) == []
+
+
 def test_optimal_brain_damage_by_hand():
     """w^2 E[g^2] / 2: 0.3^2 x 0.04 / 2 = 0.0018."""
     weight, mean_square = torch.tensor([0.3, -2.0]), torch.tensor([0.04, 0.5])

@@ -2,11 +2,14 @@
 
 import dataclasses
 import json
+import subprocess
+import sys
+import time
 
 import pytest
 
 from gpf.navigation.config import Config
-from gpf.runs import RunError
+from gpf.runs import Run, RunError, read_log
 from gpf.tasks.many import train_all
 from gpf.tasks.plume import Training, create_run, train
 
@@ -61,3 +64,24 @@ def test_a_run_that_fails_says_so_in_one_line(config, tmp_path):
 def test_no_jobs_are_refused(config, tmp_path):
     with pytest.raises(ValueError, match="^jobs: 0; accepted: at least 1"):
         train_all({tmp_path / "run": config}, 0)
+
+
+def test_killed_its_runs_stop_and_the_same_call_goes_on_with_them(config, tmp_path):
+    folder, long = tmp_path / "run", dataclasses.replace(config, steps=10_000_000)
+    code = (
+        "import json, sys; from pathlib import Path; from gpf.navigation.config import Config;"
+        "from gpf.tasks.many import train_all;"
+        "train_all({Path(sys.argv[1]): Config.of(json.loads(sys.argv[2]))}, 1)"
+    )
+    arguments = [str(folder), json.dumps(dataclasses.asdict(long))]
+    parent = subprocess.Popen([sys.executable, "-c", code, *arguments], start_new_session=True)
+    waited = time.monotonic() + 120
+    while len(read_log(folder, "metrics")) < 3:
+        assert parent.poll() is None
+        assert time.monotonic() < waited
+        time.sleep(0.05)
+    parent.kill()
+    parent.wait()
+    run = Run.open(folder, patience=60.0)  # the run has let go of its folder
+    rounds = len(read_log(folder, "metrics"))
+    assert Training(run, threads=1).round()["round"] == rounds + 1

@@ -191,6 +191,26 @@ def test_pruned_weights_stay_pruned_to_the_end(tmp_path):
                     assert not weight.parameter.detach()[weight.pruned].any()
 
 
+def test_what_is_planned_happens_when_it_is_planned_and_nothing_else(tmp_path):
+    plan = ("6:grow", "8:keep=0.5", "13:grow", "14:keep=0.25")
+    for learner in SMALL:
+        run = start(learner, tmp_path / learner, tmp_path, rules={"freeze_patience": "null"}, plan=plan)
+        Training(run, threads=1).round()
+        result = train(run, threads=1)  # from another process, as it were
+        events = read_log(tmp_path / learner, "events")
+        assert [(line["kind"], line["round"]) for line in events] == [
+            ("grown", 2), ("pruned", 2), ("grown", 3), ("pruned", 3),
+        ]  # fmt: skip
+        inputs = load_navigator(tmp_path / learner).net.layers[0].weights[0].parameter.shape[1]
+        first, grown = 16 * inputs, 16 * 16
+        assert [line["after"]["pruned"] for line in events[1::2]] == [
+            first - round(0.5 * first),
+            first + grown - round(0.25 * (first + grown)),
+        ]
+        assert result["depth"] == 3
+        assert result["density"] == pytest.approx(1 - events[-1]["after"]["pruned"] / (first + 2 * grown))
+
+
 def test_a_result_is_that_of_the_checkpoints_on_held_out_episodes(tmp_path):
     run = start("policy-gradient", tmp_path / "run", tmp_path, seed=3)
     result = train(run)
@@ -285,6 +305,9 @@ def test_damaged_runs_are_refused_in_one_line(tmp_path):
             "loitering: 0.3; accepted: only with --reward search",
         ),
         (Config(gpf=False, rules={"max_depth": "2"}), "rules: .*; accepted: only with --gpf"),
+        (Config(gpf=False, plan=("3:grow",)), "plan: .*; accepted: only with --gpf"),
+        (Config(plan=("grow",)), "plan: 'grow'; accepted: EPOCH:grow, or EPOCH:keep=SHARE"),
+        (Config(plan=("3:keep=1.5",)), "plan: '3:keep=1.5'; accepted: EPOCH:grow"),
         (Config(rules={"max_dept": "2"}), "rules: unknown field 'max_dept'"),
         (Config(rules={"max_depth": "deep"}), "max_depth: 'deep'"),
         (

@@ -114,8 +114,7 @@ def read_run_config(folder: Path) -> tuple[Config, Scenario]:
     try:
         known = {spec.name for spec in dataclasses.fields(Config)}
         values = {name: value for name, value in written["config"].items() if name in known}
-        values["without"] = tuple(values["without"])
-        return Config(**values).resolved(), Scenario.of(written["world"])
+        return Config.of(values).resolved(), Scenario.of(written["world"])
     except (KeyError, TypeError, AttributeError) as error:
         raise RunError(
             f"run: {folder / 'config.json'} is damaged ({type(error).__name__}: {error});"

@@ -5,6 +5,7 @@ The command line reads this module before it knows what it will do, so heavy imp
 
 import dataclasses
 import json
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -97,6 +98,9 @@ class Config:
     """Whether the network grows, prunes and freezes."""
     rules: dict[str, str] = dataclasses.field(default_factory=dict)
     """Changes to the learner's `gpf.Rules`, as FIELD VALUE pairs, for example `--rules max_depth 4 grow_trial null`."""
+    plan: tuple[str, ...] = ()
+    """Growth and pruning at epochs of your choice in place of the rules', as EPOCH:grow and EPOCH:keep=SHARE, for
+    example `--plan 2000:grow 2010:keep=0.479`; a share is of the weights of all layers but the newest."""
     depth: int = 1
     """Hidden layers at the start."""
     width: int = 64
@@ -138,6 +142,12 @@ class Config:
     """Share of random actions in the end."""
     exploration_decay: float | None = None
     """By what the share of random actions is multiplied after each episode (online)."""
+
+    @classmethod
+    def of(cls, values: dict[str, Any]) -> "Config":
+        """A configuration from plain data, in which tuples are lists."""
+        plain: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
+        return cls(**plain)
 
     def resolved(self) -> "Config":
         """The same with all defaults filled in; refuses what the learner does not take."""
@@ -199,11 +209,13 @@ class Config:
             raise ValueError(
                 "critic: 'memory'; accepted with --observation memory: shared, for the policy sees the same"
             )
-        if self.rules and not self.gpf:
-            raise ValueError(f"rules: {self.rules}; accepted: only with --gpf")
+        for name in ("rules", "plan"):
+            if getattr(self, name) and not self.gpf:
+                raise ValueError(f"{name}: {getattr(self, name)}; accepted: only with --gpf")
+        planned_events(self.plan)
         kept_inputs(vars(self)["observation"], self.without)
         deepest = network_rules(self).max_depth
-        if self.gpf and deepest is not None and self.depth >= deepest:
+        if self.gpf and not self.plan and deepest is not None and self.depth >= deepest:
             raise ValueError(
                 f"depth: {self.depth}; accepted: less than the rules' max_depth, {deepest}, or --no-gpf,"
                 " for nothing could grow and nothing be pruned"
@@ -233,4 +245,17 @@ def network_rules(config: Config) -> "Rules":
         except json.JSONDecodeError:
             changes[name] = text  # a word
     defaults = {**RULES[config.learner], **OTHER_RULES.get((config.learner, vars(config)["observation"]), {})}
+    if config.plan:
+        defaults |= {"grow_patience": None, "prune_patience": None, "max_depth": None}
     return Rules.plume(**{**defaults, **changes})
+
+
+def planned_events(plan: tuple[str, ...]) -> dict[int, list[float | None]]:
+    """What is planned after each epoch: None for a growth, or the share of weights that a pruning keeps."""
+    events: dict[int, list[float | None]] = {}
+    for text in plan:
+        match = re.fullmatch(r"([1-9]\d*):(?:grow|keep=(0?\.\d+|[01](?:\.0*)?))", text)
+        if match is None:
+            raise ValueError(f"plan: {text!r}; accepted: EPOCH:grow, or EPOCH:keep=SHARE with a share of 0 to 1")
+        events.setdefault(int(match[1]), []).append(None if match[2] is None else float(match[2]))
+    return events

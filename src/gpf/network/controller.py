@@ -213,10 +213,16 @@ class GrowPruneFreeze:
         self._check_changeable()
         return self._grow(self._new_block(), reason)
 
-    def prune(self, reason: str = "asked for") -> Event:
-        """Prune now, in every layer before the newest, what the rules allow."""
+    def prune(self, reason: str = "asked for", keep: float | None = None) -> Event:
+        """Prune now, in every layer before the newest, what the rules allow.
+
+        With `keep`, weights go in the order of their saliency, whatever the belief in them, until this share of those
+        layers' weights is left; frozen layers do not count.
+        """
         self._check_changeable()
-        return self._prune(reason)
+        if keep is not None and not 0.0 <= keep <= 1.0:
+            raise ValueError(f"keep: {keep}; accepted: 0 to 1")
+        return self._prune(reason, keep)
 
     def freeze(self, layer: int, reason: str = "asked for") -> Event:
         """Freeze a layer now."""
@@ -358,28 +364,32 @@ class GrowPruneFreeze:
         return {name: fallback if group is None else group for name, group in found.items()}
 
     @torch.no_grad()
-    def _prune(self, why: str) -> Event:
+    def _prune(self, why: str, keep: float | None = None) -> Event:
         before, rules = self._announced(), self.rules
-        touched, count, candidates = [], 0, 0
-        for i, layer in enumerate(self.layers[:-1]):
-            if layer.frozen:
-                continue
-            new = 0
-            for weight in layer.weights:
-                mean_square = self._mean_square_gradient(layer, weight) if rules.saliency == "obd" else None
-                if rules.saliency == "obd" and mean_square is None:
-                    continue  # it has had no gradient since the growth
-                cost = pruning.saliency(weight.parameter, rules.saliency, mean_square)
-                mask = pruning.prunable(weight.belief, cost, rules.belief_threshold, rules.saliency_threshold)
-                new += surgery.prune(layer, weight, mask, self.optimizer.state.get(weight.parameter, {}))
-                candidates += weight.parameter.numel()
-            count += new
-            touched += [i] if new else []
-        reason = (
-            f"{count:,} of {candidates:,} weights with belief < {rules.belief_threshold:g} and {rules.saliency}"
-            f" < {rules.saliency_threshold:g}, {why}"
-        )
-        return self._log(Pruned, tuple(touched), reason, before)
+        costs = [
+            (i, weight, pruning.saliency(weight.parameter, rules.saliency, mean_square))
+            for i, layer in enumerate(self.layers[:-1])
+            if not layer.frozen
+            for weight in layer.weights
+            for mean_square in [self._mean_square_gradient(layer, weight) if rules.saliency == "obd" else None]
+            if rules.saliency != "obd" or mean_square is not None  # it has had a gradient since the growth
+        ]
+        candidates = sum(cost.numel() for _, _, cost in costs)
+        if keep is None:
+            masks = [
+                pruning.prunable(weight.belief, cost, rules.belief_threshold, rules.saliency_threshold)
+                for _, weight, cost in costs
+            ]
+            which = f"with belief < {rules.belief_threshold:g} and {rules.saliency} < {rules.saliency_threshold:g}"
+        else:
+            gone_first = [c if w.pruned is None else c.masked_fill(w.pruned, -1.0) for _, w, c in costs]
+            masks = pruning.cheapest(gone_first, candidates - round(keep * candidates))
+            which = f"of least {rules.saliency}, to keep {keep:.1%}"
+        counts = [0] * self.depth
+        for (i, weight, _), mask in zip(costs, masks, strict=True):
+            counts[i] += surgery.prune(self.layers[i], weight, mask, self.optimizer.state.get(weight.parameter, {}))
+        touched = tuple(i for i, count in enumerate(counts) if count)
+        return self._log(Pruned, touched, f"{sum(counts):,} of {candidates:,} weights {which}, {why}", before)
 
     def _mean_square_gradient(self, layer: Layer, weight: Weight) -> Tensor | None:
         if weight.squares is not None:

@@ -1,5 +1,8 @@
 """Which weights to prune (Eq. 3): little believed in, and cheap to lose."""
 
+from collections.abc import Sequence
+
+import torch
 from torch import Tensor
 
 from gpf.network.rules import Saliency
@@ -20,6 +23,17 @@ def saliency(weight: Tensor, kind: Saliency, mean_square_gradient: Tensor | None
 def prunable(belief: Tensor, cost: Tensor, belief_threshold: float, saliency_threshold: float) -> Tensor:
     """A mask of the weights whose belief and saliency both lie below their thresholds."""
     return (belief < belief_threshold) & (cost < saliency_threshold)
+
+
+def cheapest(costs: Sequence[Tensor], count: int) -> list[Tensor]:
+    """Masks of the `count` weights that cost least, over all tensors together; of equals, the first."""
+    if not costs:
+        return []
+    order = torch.cat([cost.flatten().cpu() for cost in costs]).argsort(stable=True)
+    chosen = torch.zeros(len(order), dtype=torch.bool)
+    chosen[order[:count]] = True
+    parts = chosen.split([cost.numel() for cost in costs])
+    return [part.view_as(cost).to(cost.device) for part, cost in zip(parts, costs, strict=True)]
 
 
 def dead_units(incoming: Tensor, outgoing: Tensor | None = None) -> Tensor:

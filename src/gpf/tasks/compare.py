@@ -127,12 +127,10 @@ def _agent(name: str, settings: dict[str, Any]) -> Agent:
     if unknown := sorted(settings.keys() - known):
         raise ValueError(f"agent {name!r}: {', '.join(unknown)}; accepted: policy, or {', '.join(sorted(known))}")
     settings = dict(settings)
-    if "without" in settings:
-        settings["without"] = tuple(settings["without"])
     if "rules" in settings:
         settings["rules"] = {rule: str(value).lower() for rule, value in settings["rules"].items()}
     try:
-        config = Config(**settings)
+        config = Config.of(settings)
         config.resolved()
     except (TypeError, ValueError) as error:
         raise ValueError(f"agent {name!r}: {error}") from None

@@ -3,19 +3,24 @@
 import contextlib
 import dataclasses
 import json
+import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Event, Lock
+from threading import Event, Lock, Thread
 from typing import Any
 
 from gpf.navigation.agents import read_run_config
 from gpf.navigation.config import Config
 from gpf.runs import Run, RunError, read_config, read_result
 from gpf.tasks.plume import Interrupted, create_run, train, versions
+
+PATIENCE = 60.0
+"""Seconds to wait for a run that a killed process had begun, and that is saving."""
 
 Told = Callable[[Path, dict[str, Any] | None], None]
 """Called with a folder when its run begins or goes on (None), and again with its result."""
@@ -42,10 +47,16 @@ def train_all(wanted: dict[Path, Config], jobs: int, tell: Told = lambda folder,
             command = [sys.executable, "-m", "gpf.tasks.many", str(folder), json.dumps(dataclasses.asdict(config))]
             with lock:
                 process = subprocess.Popen(
-                    command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
+                    command,
+                    stdin=subprocess.PIPE,  # closes when we end, however we end, and the run stops too
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.PIPE,
+                    text=True,
+                    start_new_session=True,
                 )
                 processes.add(process)
-            _, errors = process.communicate()
+            with process:
+                errors = process.stderr.read() if process.stderr else ""
             processes.discard(process)
             if process.returncode and not stopping.is_set():
                 stopping.set()
@@ -84,12 +95,22 @@ def check_same(folder: Path, config: Config) -> None:
         raise RunError(f"run: {folder} was made with {written}; accepted: {now}, another folder, or that one deleted")
 
 
+def _stop_with_parent() -> None:
+    """Save and stop when the process that began this one is gone: it may have been killed."""
+    sys.stdin.read()
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(PATIENCE / 2)
+    os._exit(130)  # it was deaf; what is lost is a round
+
+
 def main() -> None:
     """Train one run, in a process that `train_all` began."""
-    place, values = Path(sys.argv[1]), json.loads(sys.argv[2])
-    config = Config(**{**values, "without": tuple(values["without"])})
+    place, config = Path(sys.argv[1]), Config.of(json.loads(sys.argv[2]))
+    Thread(target=_stop_with_parent, daemon=True).start()
     try:
-        train(Run.open(place) if (place / "config.json").exists() else create_run(place, config), threads=1)
+        known = (place / "config.json").exists()
+        run = Run.open(place, PATIENCE) if known else create_run(place, config)
+        train(run, threads=1)
     except Interrupted:
         sys.exit(130)
     except (ValueError, RuntimeError, OSError) as error:

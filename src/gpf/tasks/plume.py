@@ -31,9 +31,10 @@ from gpf.navigation.agents import (
     make_network,
     read_run_config,
 )
-from gpf.navigation.config import Config, network_rules
+from gpf.navigation.config import Config, network_rules, planned_events
 from gpf.navigation.evaluate import BLOCK, HELD_OUT, VALIDATION, Evaluation, evaluate
 from gpf.navigation.rollouts import Episodes, probe_inputs
+from gpf.network.events import Event
 from gpf.plume.scenario import Scenario
 from gpf.runs import Run, RunError, read_log, write_json
 from gpf.spectra.plasticity import plasticity
@@ -120,6 +121,7 @@ class Training:
             returns += episodes.returns.tolist()
             metric = self._metric()
             happened = [] if metric is None else self.net.end_epoch(metric)
+            happened += self._planned()
             if happened:
                 self.learner.rebind(self.net)
                 events += [{"round": now["round"] + 1, "steps": now["steps"], **event.to_json()} for event in happened]
@@ -174,6 +176,11 @@ class Training:
             return None if self.progress["validation"] is None else float(self.progress["validation"]["success"])
         recent = self.progress["recent"]
         return float(np.mean([spl for _, spl in recent])) if len(recent) == RECENT else None
+
+    def _planned(self) -> list[Event]:
+        """Do what the plan has for the epoch that has ended."""
+        due = planned_events(self.config.plan).get(self.progress["epoch"], [])
+        return [self.net.grow("planned") if keep is None else self.net.prune("planned", keep) for keep in due]
 
     def _check_finite(self) -> None:
         if not np.isfinite(self.learner.network.values).all():
