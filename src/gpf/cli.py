@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +38,7 @@ class Train:
         from gpf.progress import training_progress
         from gpf.runs import Run, next_folder
         from gpf.tasks.plume import check_threads, create_run, train
+        from gpf.tasks.report import write_report
 
         check_threads(self.threads)
         if self.resume is not None:
@@ -50,6 +52,7 @@ class Train:
         epochs = read_run_config(run.folder)[0].epochs
         with training_progress(run.folder, epochs, self.tensorboard) as report:
             result = train(run, self.threads, report)
+        result["report"] = str(write_report(run.folder))
         if self.json:
             print(json.dumps(result))
         else:
@@ -205,6 +208,50 @@ class Compare:
 
 
 @dataclass
+class Reproduce:
+    """Repeat the paper's experiment over many seeds, and hold its claims against the intervals; run again to go on."""
+
+    parts: tuple[Literal["experiment", "sparsity", "budget", "width"], ...] = (
+        "experiment",
+        "sparsity",
+        "budget",
+        "width",
+    )
+    """Which claims to look at; `experiment`, which the others are held against, is always among them."""
+    seeds: int = 10
+    """How many seeds."""
+    first_seed: int = 0
+    """The first of them."""
+    runs: Path = Path("runs/reproduce")
+    """Folder of the runs."""
+    page: Path | None = None
+    """Folder of the page, its figures and its numbers; None for the folder of the runs."""
+    jobs: int = 2
+    """Runs at the same time, each on one core."""
+    json: bool = False
+    """Print one JSON object on the last line in place of the page."""
+
+    def __call__(self) -> None:
+        """Train what is missing, and write the page."""
+        from gpf.progress import runs_progress
+        from gpf.tasks.reproduce import agents, reproduce, write_page
+
+        for name, least in (("seeds", 1), ("first_seed", 0)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name}: {getattr(self, name)}; accepted: at least {least}")
+        seeds = range(self.first_seed, self.first_seed + self.seeds)
+        total = len(seeds) * sum(agent.part in ("experiment", *self.parts) for agent in agents(self.runs))
+        with runs_progress(str(self.runs), total) as tell:
+            scores = reproduce(self.runs, seeds, self.parts, self.jobs, tell)
+        path = write_page(scores, self.page or self.runs, _command())
+        if self.json:
+            print(json.dumps({"page": str(path), "seconds": scores["seconds"], "seeds": list(seeds)}))
+        else:
+            print(path.read_text())
+            print(f"written: {path}")
+
+
+@dataclass
 class Spectra:
     """Show what growing, pruning and freezing did to the network of a run, by its spectra."""
 
@@ -229,6 +276,20 @@ class Spectra:
                 print(f"linear regions on a path between two observations, up to each layer: {regions}")
             print()
         print("written: " + ", ".join(str(path) for path in paths))
+
+
+@dataclass
+class Report:
+    """Write a run's report.html: curves, events, network, trajectories, spectra and settings in one file."""
+
+    run: tyro.conf.Positional[Path]
+    """Folder of a run that gpf train made; it need not be finished."""
+
+    def __call__(self) -> None:
+        """Write the report."""
+        from gpf.tasks.report import write_report
+
+        print(f"written: {write_report(self.run)}")
 
 
 @dataclass
@@ -273,6 +334,11 @@ class ShowScenario:
         from gpf.plume.scenario import Scenario
 
         print(Scenario.of(self.scenario).to_json())
+
+
+def _command() -> str:
+    """The command as it was typed."""
+    return shlex.join(["gpf", *sys.argv[1:]])
 
 
 def _check_writable(path: Path) -> None:
@@ -334,7 +400,7 @@ def _print_result(result: dict[str, Any]) -> None:
         highlight=False,
     )
     figures = Path(result["run"], "figures")
-    print(f"figures: {figures / 'training.png'}, {figures / 'trajectories.png'}")
+    print(f"figures: {figures / 'training.png'}, {figures / 'trajectories.png'}\nreport: {result['report']}")
 
 
 def main() -> None:
@@ -344,6 +410,8 @@ def main() -> None:
             "train": Train,
             "evaluate": Evaluate,
             "compare": Compare,
+            "reproduce": Reproduce,
+            "report": Report,
             "spectra": Spectra,
             "scenario": ShowScenario,
             "compile": Compile,

@@ -4,11 +4,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from gpf.navigation.agents import Navigator
 from gpf.navigation.evaluate import Evaluation
+from gpf.plume.memory import NAMES
+from gpf.plume.scenario import ACTIONS, LEVELS, OCTANTS
 from gpf.runs import read_log
 
 _FOUND, _LOST, _SOURCE = "#2f5d8c", "#ab3742", "#1e7a54"
@@ -62,6 +66,38 @@ def training_figure(folder: Path) -> Figure:
                 axes.plot([], [], color=colour, label=f"{kind} ({len(places)})")
     curve.legend(loc="lower right", fontsize=8)
     return figure
+
+
+def network_figure(navigator: Navigator) -> Figure:
+    """The weights of a navigator, a matrix for each layer, as they are: what is pruned is grey."""
+    model: Any = navigator.net.model
+    layers = navigator.net.layers
+    matrices = [(layer.weights[0].parameter.detach().numpy(), layer.weights[0].pruned) for layer in layers]
+    matrices.append((model.head.weight.detach().numpy(), None))
+    figure = Figure(figsize=(13, 4.6), layout="constrained")
+    ratios = [max(0.45, min(1.0, matrix.shape[1] / 64)) for matrix, _ in matrices]
+    panels = figure.subplots(1, len(matrices), squeeze=False, width_ratios=ratios)[0]
+    for n, (axes, (matrix, pruned)) in enumerate(zip(panels, matrices, strict=True)):
+        scale = max(float(np.quantile(np.abs(matrix), 0.99)), 1e-9)
+        colours = colormaps["RdBu"].with_extremes(bad="0.86")
+        shown = matrix if pruned is None else np.ma.masked_array(matrix, pruned.numpy())
+        axes.imshow(shown, cmap=colours, vmin=-scale, vmax=scale, aspect="auto", interpolation="nearest")
+        left = 1.0 if pruned is None else 1.0 - float(pruned.double().mean())
+        title = "outputs" if n == len(layers) else f"layer {n}{', frozen' if layers[n].frozen else ''}"
+        axes.set_title(f"{title}: {matrix.shape[0]} x {matrix.shape[1]}, {left:.0%} left", fontsize=9)
+        axes.tick_params(labelsize=7)
+    names = input_names(navigator)
+    panels[0].set_xticks(range(len(names)), names, rotation=90, fontsize=7)
+    outputs = [*ACTIONS, "value"][: len(matrices[-1][0])]
+    panels[-1].set_yticks(range(len(outputs)), outputs, fontsize=7)
+    return figure
+
+
+def input_names(navigator: Navigator) -> list[str]:
+    """What the inputs of a navigator's network are called."""
+    if vars(navigator.config)["observation"] == "memory":
+        return list(NAMES)
+    return [f"{side} {n}" for side in ("left", "right") for n in range(LEVELS)] + [f"wind {n}" for n in range(OCTANTS)]
 
 
 def _column(metrics: list[dict[str, Any]], name: str) -> NDArray[np.float64]:

@@ -124,7 +124,8 @@ class Training:
             happened += self._planned()
             if happened:
                 self.learner.rebind(self.net)
-                events += [{"round": now["round"] + 1, "steps": now["steps"], **event.to_json()} for event in happened]
+                when = {"round": now["round"] + 1, "steps": now["steps"], "episodes": now["episodes"]}
+                events += [{**when, **event.to_json()} for event in happened]
         now["round"] += 1
         self._check_finite()
         due = now["round"] % ROUNDS_BETWEEN_VALIDATIONS[config.learner] == 0 or self.over
