@@ -218,6 +218,8 @@ class Reproduce:
         "width",
     )
     """Which claims to look at; `experiment`, which the others are held against, is always among them."""
+    scenario: str = "reference"
+    """Where: reference, the world of the authors' code, or another preset (paper), or a path to a .json file."""
     seeds: int = 10
     """How many seeds."""
     first_seed: int = 0
@@ -242,7 +244,7 @@ class Reproduce:
         seeds = range(self.first_seed, self.first_seed + self.seeds)
         total = len(seeds) * sum(agent.part in ("experiment", *self.parts) for agent in agents(self.runs))
         with runs_progress(str(self.runs), total) as tell:
-            scores = reproduce(self.runs, seeds, self.parts, self.jobs, tell)
+            scores = reproduce(self.runs, seeds, self.parts, self.jobs, tell, self.scenario)
         path = write_page(scores, self.page or self.runs, _command())
         if self.json:
             print(json.dumps({"page": str(path), "seconds": scores["seconds"], "seeds": list(seeds)}))

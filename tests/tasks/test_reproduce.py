@@ -1,0 +1,122 @@
+"""The paper's experiment: every agent it needs, and a page that says what the scores say."""
+
+import copy
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from gpf.navigation.config import planned_events
+from gpf.navigation.statistics import interquartile_mean, paired_difference
+from gpf.network import MLP
+from gpf.tasks import reproduce as module
+from gpf.tasks.plume import create_run, train
+from gpf.tasks.reproduce import PARTS, agents, change, column, page, parameters, reproduce, width_of, write_page
+
+pytestmark = pytest.mark.usefixtures("one_torch_thread")
+
+
+def test_networks_have_the_parameters_they_are_said_to_have():
+    for depth, width in ((1, 64), (2, 31), (4, 45)):
+        model = MLP(22, width, 6, depth)
+        assert parameters(depth, width) == sum(p.numel() for p in model.parameters())
+    for widest in (64, 256):
+        sizes = [parameters(depth, width_of(depth, parameters(1, widest))) for depth in range(1, 5)]
+        assert max(sizes) / min(sizes) < 1.05  # equal parameters, as near as whole units allow
+
+
+def test_every_agent_is_one_that_can_be_trained(tmp_path):
+    names = [agent.name for agent in agents(tmp_path)]
+    assert len(set(names)) == len(names) == 15
+    for agent in agents(tmp_path):
+        config = dataclasses.replace(agent.config, scenario="reference").resolved()
+        assert config.learner == "online"
+        assert config.episodes == 5000
+    plans = {agent.name: planned_events(agent.config.plan) for agent in agents(tmp_path)}
+    assert plans["grown and pruned"] == {
+        2000: [None], 3000: [None], 4000: [None], 2010: [0.479], 3010: [0.196], 4010: [0.099],
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def scores(tmp_path_factory):
+    """Two parts, one seed, in a world so small that it takes seconds."""
+    folder = tmp_path_factory.mktemp("reproduce")
+    world = folder / "tiny.json"
+    world.write_text(json.dumps({"preset": "reference", "max_steps": 4, "start_distance_max": 3.0}))
+
+    def train_all(wanted, jobs, tell):
+        return {place: train(create_run(place, config), threads=1) for place, config in wanted.items()}
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "train_all", train_all)
+        patch.setattr("gpf.tasks.plume.EPISODES", 20)
+        patch.setattr("gpf.tasks.plume.VALIDATION_EPISODES", {"online": 10})
+        return reproduce(folder / "runs", range(3, 4), ["sparsity"], scenario=str(world))
+
+
+def test_scores_are_those_of_the_runs(scores):
+    assert scores["parts"] == ["experiment", "sparsity"]
+    assert len(scores["agents"]) == 6
+    for agent in scores["agents"].values():
+        (run,) = agent["runs"]
+        assert len(run["curve"]) == len(run["depth"]) == 10
+    (run,) = scores["agents"]["grown and pruned"]["runs"]
+    assert [event["episode"] for event in run["events"]] == [2000, 2010, 3000, 3010, 4000, 4010]
+    assert [e["kept"] for e in run["events"] if e["kept"]] == pytest.approx([0.479, 0.196, 0.099], abs=1e-3)
+    assert run["depth"][-1] == 4
+    whole = 22 * 64 + 3 * 64 * 64
+    assert run["density"][-1] == pytest.approx(1 - 0.901 * (whole - 64 * 64) / whole, abs=1e-3)
+    (run,) = scores["agents"]["grown, not pruned"]["runs"]
+    assert run["density"] == [1.0] * 10
+
+
+def test_the_page_says_what_the_scores_say(scores, tmp_path):
+    random = np.random.default_rng(0)
+    made_up = {**scores, "parts": list(PARTS), "seeds": [0, 1, 2, 3], "agents": {}}
+    for n, agent in enumerate(agents(tmp_path)):
+        (like,) = scores["agents"].get(agent.name, scores["agents"]["canonical"])["runs"]
+        runs = [copy.deepcopy(like) for _ in range(4)]
+        for run in runs:
+            run["curve"] = (0.5 + 0.02 * n + 0.1 * random.random(10)).tolist()
+            for key in ("best", "last", "best of 100", "last of 100"):
+                run[key] = 0.5 + 0.02 * n + 0.01 * random.random()
+        made_up["agents"][agent.name] = {"runs": runs}
+    text = page(made_up)
+    value, low, high = interquartile_mean(column(made_up, "GPF", "best of 100"))
+    assert f"{100 * value:.1f} [{100 * low:.1f}, {100 * high:.1f}]" in text
+    best = np.array([max(run["curve"]) for run in made_up["agents"]["depth 4, width 45"]["runs"]])
+    assert (column(made_up, "depth 4, width 45", "peak") == best).all()
+    d = paired_difference(column(made_up, "GPF", "last"), column(made_up, "canonical", "last"))
+    assert f"{100 * d.mean:+.1f} [{100 * d.low:+.1f}, {100 * d.high:+.1f}]" in text
+    for title in (
+        "beside ours",
+        "Held out",
+        "What the intervals say",
+        "with masks that hold",
+        "50 s",
+        "Deeper or wider",
+    ):
+        assert title in text
+    assert "| 2500 | 91.5 |" in text
+    path = write_page(made_up, tmp_path / "page", "gpf reproduce")
+    assert path.read_text().startswith(text)
+    assert json.loads((tmp_path / "page" / "reproduction.json").read_text()) == made_up
+    for name in ("training", "q-learning"):
+        assert f"reproduction-{name}.png" in text
+        with Image.open(tmp_path / "page" / f"reproduction-{name}.png") as image:
+            assert image.width > 1000
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "said"),
+    [
+        ([0.9, 0.91, 0.92], [0.5, 0.5, 0.51], "**higher**"),
+        ([0.1, 0.11, 0.12], [0.5, 0.5, 0.51], "**lower**"),
+        ([0.4, 0.6, 0.5], [0.5, 0.5, 0.5], "**no difference shown**"),
+    ],
+)
+def test_a_verdict_is_that_of_the_interval(ours, theirs, said):
+    assert change(np.array(ours), np.array(theirs)).endswith(said)
