@@ -22,7 +22,7 @@ from gpf.tasks.many import train_all
 FIRST_SEED = 200
 TOGETHER = (
     ("whiff", "side", "wind", "ever met"),
-    ("whiff", "side", "wind", "ever met", "time since whiff"),
+    ("whiff", "time since whiff", "side", "wind", "ever met"),
 )
 Groups = tuple[str, ...]
 
