@@ -175,7 +175,9 @@ class Compare:
     episodes: int | None = None
     """Held-out episodes of each seed; None for the file's, or 1000."""
     runs: Path = Path("runs/compare")
-    """Folder of the comparison."""
+    """Folder of the runs; comparisons that share it share runs of agents of the same name."""
+    page: Path | None = None
+    """Folder of the page, its figure and its numbers; None for the folder of the runs."""
     jobs: int = 2
     """Runs at the same time, each on one core."""
     json: bool = False
@@ -184,7 +186,14 @@ class Compare:
     def __call__(self) -> None:
         """Compare, and print the table."""
         from gpf.progress import runs_progress
-        from gpf.tasks.compare import Comparison, chosen_agents, compare, read_comparison, table
+        from gpf.tasks.compare import (
+            Comparison,
+            chosen_agents,
+            compare,
+            read_comparison,
+            table,
+            write_page,
+        )
 
         given = {name: getattr(self, name) for name in ("seeds", "first_seed", "episodes")}
         given = {name: value for name, value in given.items() if value is not None}
@@ -200,11 +209,13 @@ class Compare:
         total = len(trained) * len(comparison.scenarios) * comparison.seeds
         with runs_progress(str(self.runs), total) as tell:
             rows = compare(comparison, self.runs, self.jobs, tell)
+        name = "comparison" if self.file is None else self.file.stem
+        path = write_page(comparison, self.runs, rows, self.page or self.runs, name, _command())
         if self.json:
-            print(json.dumps({"runs": str(self.runs), "rows": rows}))
+            print(json.dumps({"runs": str(self.runs), "page": str(path), "rows": rows}))
         else:
             print(table(rows))
-            print(f"written: {self.runs / 'table.md'}, {self.runs / 'figure.png'}, {self.runs / 'comparison.json'}")
+            print(f"written: {path}, {path.with_suffix('.png')}, {path.with_suffix('.json')}")
 
 
 @dataclass

@@ -1,5 +1,6 @@
 """Comparisons: agents by file or by flags, over seeds, to one table; killed, they go on."""
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -9,7 +10,7 @@ from PIL import Image
 
 from gpf.navigation.config import Config
 from gpf.navigation.statistics import interquartile_mean
-from gpf.tasks.compare import Agent, Comparison, chosen_agents, compare, read_comparison, table
+from gpf.tasks.compare import Agent, Comparison, chosen_agents, compare, read_comparison, table, write_page
 
 pytestmark = pytest.mark.usefixtures("one_torch_thread")
 
@@ -40,6 +41,8 @@ def test_a_comparison_is_made_once_and_is_the_same_again(described, tmp_path):
     again = compare(comparison, tmp_path / "runs", 1, lambda folder, result: told.append(result is None))
     assert told.count(True) == 4  # nothing was trained twice
     assert rows == again
+    elsewhere = compare(dataclasses.replace(comparison, agents=comparison.agents[:1]), tmp_path / "elsewhere", 1)
+    assert table(elsewhere) == table(rows[:1])  # made again, one at a time
     for row in rows:
         assert row["success"] == interquartile_mean(row["scores"])
         assert len(row["scores"]) == 2
@@ -48,10 +51,12 @@ def test_a_comparison_is_made_once_and_is_the_same_again(described, tmp_path):
         sum(a - b for a, b in zip(rows[1]["scores"], rows[0]["scores"], strict=True)) / 2
     )
     assert rows[2]["parameters"] == []
-    written = json.loads((tmp_path / "runs" / "comparison.json").read_text())
+    page = write_page(comparison, tmp_path / "runs", rows, tmp_path / "page", "small", "gpf compare small.toml")
+    written = json.loads(page.with_suffix(".json").read_text())
     assert [row["scores"] for row in written["rows"]] == [row["scores"] for row in rows]
-    assert (tmp_path / "runs" / "table.md").read_text() == table(rows) + "\n"
-    with Image.open(tmp_path / "runs" / "figure.png") as image:
+    assert table(rows) in page.read_text()
+    assert "`gpf compare small.toml`" in page.read_text()
+    with Image.open(page.with_suffix(".png")) as image:
         assert image.width > 1000
 
 
@@ -74,7 +79,7 @@ def broken(tmp_path, text):
     ("text", "message"),
     [
         ("seeds = ", "comparison: .* cannot be read"),
-        ("seed = 3\n[agents.A]\n", "comparison: .* has seed; accepted: agents, episodes"),
+        ("seed = 3\n[agents.A]\n", "comparison: .* has seed; accepted: about, agents, episodes"),
         ('[agents.A]\nlearner = "sarsa"\n', "agent 'A': learner: 'sarsa'; accepted: policy-gradient"),
         ("[agents.A]\nstride = 3\n", "agent 'A': stride; accepted: policy, or"),
         ("[agents.A]\nlanes = 0\n", "agent 'A': lanes: 0; accepted: at least 1"),

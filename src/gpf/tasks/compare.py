@@ -1,10 +1,12 @@
 """Any set of agents over many seeds, to one table and one figure.
 
-A comparison is a folder: a run for every agent, world and seed, `comparison.json` with the score of each seed,
-`table.md` and `figure.png`. Killed, it goes on where it was; finished runs are never repeated.
+A comparison is a run for every agent, world and seed in one folder, and a page: NAME.md, its figure NAME.png, and
+NAME.json with the score of every seed. Killed, it goes on where it was; finished runs are never repeated, and
+comparisons that share a folder share the runs of agents of the same name.
 """
 
 import dataclasses
+import json
 import re
 import tomllib
 from collections.abc import Sequence
@@ -23,11 +25,11 @@ from gpf.navigation.figures import save_figure
 from gpf.navigation.policies import POLICIES, make_policy
 from gpf.navigation.statistics import interquartile_mean, paired_difference, probability_of_improvement
 from gpf.plume.scenario import Scenario
-from gpf.runs import read_log, replace_text, write_json
+from gpf.runs import read_log, replace_text
 from gpf.tasks.many import Told, train_all
 from gpf.tasks.plume import evaluate_held_out
 
-KEYS = {"agents", "scenarios", "seeds", "first_seed", "episodes"}
+KEYS = {"title", "about", "agents", "scenarios", "seeds", "first_seed", "episodes"}
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,9 @@ class Comparison:
     first_seed: int = 0
     episodes: int = 1000
     """Held-out episodes of each seed's last checkpoint."""
+    title: str = "A comparison"
+    about: str = ""
+    """What there is to say before the table."""
 
     def __post_init__(self) -> None:
         if not self.agents:
@@ -115,6 +120,9 @@ def read_comparison(path: Path) -> Comparison:
     agents = tuple(_agent(name, settings) for name, settings in described.items())
     if "scenarios" in values:
         values["scenarios"] = tuple(values["scenarios"])
+    for name in values.keys() & {"title", "about"}:
+        if not isinstance(values[name], str):
+            raise ValueError(f"{name}: {values[name]!r}; accepted: words")
     return Comparison(agents, **values)
 
 
@@ -140,7 +148,7 @@ def _agent(name: str, settings: dict[str, Any]) -> Agent:
 def compare(
     comparison: Comparison, runs: Path, jobs: int = 2, tell: Told = lambda folder, result: None
 ) -> list[dict[str, Any]]:
-    """Train what is missing and evaluate everything; returns, and writes, a row for each world and agent."""
+    """Train what is missing and evaluate everything; returns a row for each world and agent."""
     wanted = {
         comparison.folder(runs, scenario, agent, seed): dataclasses.replace(agent.config, scenario=scenario, seed=seed)
         for scenario in comparison.scenarios
@@ -159,10 +167,30 @@ def compare(
         if row is not reference:
             row["difference"] = dataclasses.asdict(paired_difference(row["scores"], reference["scores"]))
             row["improvement"] = probability_of_improvement(row["scores"], reference["scores"])
-    write_json(runs / "comparison.json", {"episodes": comparison.episodes, "rows": rows})
-    replace_text(runs / "table.md", table(rows) + "\n")
-    save_figure(figure(comparison, runs, rows), runs / "figure.png")
     return rows
+
+
+def write_page(
+    comparison: Comparison, runs: Path, rows: Sequence[dict[str, Any]], page: Path, name: str, command: str
+) -> Path:
+    """Write a comparison's page, figure and numbers; returns where the page is."""
+    page.mkdir(parents=True, exist_ok=True)
+    save_figure(figure(comparison, runs, rows), page / f"{name}.png")
+    replace_text(page / f"{name}.json", json.dumps({"episodes": comparison.episodes, "rows": rows}) + "\n")
+    seeds = comparison.all_seeds
+    words = (
+        f"Last checkpoint of every run, no picking; seeds {seeds[0]} to {seeds[-1]}, {comparison.episodes:,} held-out"
+        " episodes each. Success is the interquartile mean over seeds with its 95 % bootstrap interval; what is held"
+        " against the first agent of a world is the mean difference over shared seeds in points, with its interval and"
+        " the p of a permutation test. Parameters are the weights and biases of the hidden layers that are not zero."
+        f" Scores of every seed: [{name}.json]({name}.json)."
+    )
+    parts = [
+        f"# {comparison.title}", comparison.about.strip(), words, table(rows), f"![{comparison.title}]({name}.png)",
+        f"Training took, in seconds of one core and a mean over seeds: {times(rows)}.", f"Made by `{command}`.",
+    ]  # fmt: skip
+    replace_text(page / f"{name}.md", "\n\n".join(part for part in parts if part) + "\n")
+    return page / f"{name}.md"
 
 
 def _row(
@@ -200,8 +228,8 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
     """The rows as Markdown."""
     lines = [
         "| world | agent | success: IQM [95 %] | worst seed | against the first [95 %], p | mean steps | SPL | depth"
-        " | density | parameters | training, s |",
-        "|---|---|---|---|---|---|---|---|---|---|---|",
+        " | density | parameters |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
         middle, low, high = row["success"]
@@ -212,9 +240,18 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
         lines.append(
             f"| {row['scenario']} | {row['agent']} | {middle:.2%} [{low:.2%}, {high:.2%}] | {row['worst']:.2%}"
             f" | {against} | {steps} | {row['spl']:.3f} | {_mean(row['depth'], '.1f')} | {_mean(row['density'], '.3f')}"
-            f" | {_mean(row['parameters'], ',.0f')} | {_mean(row['seconds'], '.0f')} |"
+            f" | {_mean(row['parameters'], ',.0f')} |"
         )
     return "\n".join(lines)
+
+
+def times(rows: Sequence[dict[str, Any]]) -> str:
+    """How long training took; the one thing that differs when everything is made again."""
+    return "; ".join(
+        f"{row['agent']} on {Path(row['scenario']).stem} {_mean(row['seconds'], '.0f')}"
+        for row in rows
+        if row["seconds"]
+    )
 
 
 def _mean(values: Sequence[float], form: str) -> str:
