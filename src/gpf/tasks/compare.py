@@ -166,6 +166,7 @@ def compare(
         reference = next(one for one in rows if one["scenario"] == row["scenario"])
         if row is not reference:
             row["difference"] = dataclasses.asdict(paired_difference(row["scores"], reference["scores"]))
+            row["spl_difference"] = dataclasses.asdict(paired_difference(row["spl"], reference["spl"]))
             row["improvement"] = probability_of_improvement(row["scores"], reference["scores"])
     return rows
 
@@ -180,10 +181,10 @@ def write_page(
     seeds = comparison.all_seeds
     words = (
         f"Last checkpoint of every run, no picking; seeds {seeds[0]} to {seeds[-1]}, {comparison.episodes:,} held-out"
-        " episodes each. Success is the interquartile mean over seeds with its 95 % bootstrap interval; what is held"
-        " against the first agent of a world is the mean difference over shared seeds in points, with its interval and"
-        " the p of a permutation test. Parameters are the weights and biases of the hidden layers that are not zero."
-        f" Scores of every seed: [{name}.json]({name}.json)."
+        " episodes each. Success is the interquartile mean over seeds with its 95 % bootstrap interval. Against the"
+        " first agent of a world: the mean difference over shared seeds (of success in points), with its interval, bold"
+        " where that does not hold zero, and the p of a permutation test. Parameters are the weights and biases of the"
+        f" hidden layers that are not zero. Scores of every seed: [{name}.json]({name}.json)."
     )
     parts = [
         f"# {comparison.title}", comparison.about.strip(), words, table(rows), f"![{comparison.title}]({name}.png)",
@@ -219,7 +220,7 @@ def _row(
         "success": interquartile_mean(scores),
         "worst": min(scores),
         "mean_steps": float(np.mean(reached)) if reached else None,
-        "spl": float(np.mean([summary["spl"] for summary in summaries])),
+        "spl": [summary["spl"] for summary in summaries],
         **{key: [size[key] for size in sizes] for key in ("depth", "density", "parameters", "seconds")},
     }
 
@@ -227,22 +228,37 @@ def _row(
 def table(rows: Sequence[dict[str, Any]]) -> str:
     """The rows as Markdown."""
     lines = [
-        "| world | agent | success: IQM [95 %] | worst seed | against the first [95 %], p | mean steps | SPL | depth"
-        " | density | parameters |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+        "| world | agent | success: IQM [95 %] | worst seed | against the first [95 %], p | mean steps | SPL"
+        " | against the first [95 %], p | depth | density | parameters |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
         middle, low, high = row["success"]
-        against = ""
-        if d := row.get("difference"):
-            against = f"{100 * d['mean']:+.2f} [{100 * d['low']:+.2f}, {100 * d['high']:+.2f}], {d['p']:.3f}"
         steps = "-" if row["mean_steps"] is None else f"{row['mean_steps']:.0f}"
-        lines.append(
-            f"| {row['scenario']} | {row['agent']} | {middle:.2%} [{low:.2%}, {high:.2%}] | {row['worst']:.2%}"
-            f" | {against} | {steps} | {row['spl']:.3f} | {_mean(row['depth'], '.1f')} | {_mean(row['density'], '.3f')}"
-            f" | {_mean(row['parameters'], ',.0f')} |"
-        )
+        cells = [
+            Path(row["scenario"]).stem,
+            row["agent"],
+            f"{middle:.2%} [{low:.2%}, {high:.2%}]",
+            f"{row['worst']:.2%}",
+            _against(row.get("difference"), 100.0, ".2f"),
+            steps,
+            _mean(row["spl"], ".3f"),
+            _against(row.get("spl_difference"), 1.0, ".3f"),
+            _mean(row["depth"], ".1f"),
+            _mean(row["density"], ".3f"),
+            _mean(row["parameters"], ",.0f"),
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def _against(difference: dict[str, float] | None, unit: float, form: str) -> str:
+    """A paired difference; bold where its interval does not hold zero."""
+    if difference is None:
+        return ""
+    mean, low, high = (format(unit * difference[key], f"+{form}") for key in ("mean", "low", "high"))
+    text = f"{mean} [{low}, {high}], {difference['p']:.3f}"
+    return f"**{text}**" if difference["low"] > 0 or difference["high"] < 0 else text
 
 
 def times(rows: Sequence[dict[str, Any]]) -> str:
