@@ -62,6 +62,28 @@ def test_a_users_mistake_ends_in_one_line(arguments, message, tmp_path):
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("report", "nowhere"), "run: no config.json in nowhere; accepted: a folder that gpf train wrote"),
+        (("spectra", "nowhere"), "run: no config.json in nowhere; accepted: a folder that gpf train wrote"),
+        (("reproduce", "--seeds", "0"), "seeds: 0; accepted: at least 1"),
+        (("reproduce", "--jobs", "0"), "jobs: 0; accepted: at least 1"),
+        (("reproduce", "--scenario", "moon"), "scenario: unknown preset 'moon'"),
+        (("compare", "nowhere.toml"), "comparison: nowhere.toml cannot be read"),
+        (("compare", "mine.toml"), "agent 'A': learner: 'sarsa'; accepted: policy-gradient, parallel, online"),
+        (("compare", "--networks", "deep"), "networks: 'deep'; accepted: gpf, or a number of layers"),
+    ],
+)
+def test_a_users_mistake_in_the_other_commands_ends_in_one_line(arguments, message, tmp_path):
+    (tmp_path / "mine.toml").write_text('[agents.A]\nlearner = "sarsa"\n')
+    done = gpf(*arguments, cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"gpf: {message}")
+    assert done.stderr.count("\n") == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mine.toml"]  # nothing was begun
+
+
 TINY = ("--steps", "4000", "--lanes", "8", "--horizon", "32", "--minibatch", "64", "--scenario", "short.json")
 
 
@@ -78,7 +100,7 @@ def test_train_writes_a_run_that_evaluate_takes(short):
     assert {"run", "success", "low", "high", "mean_steps", "depth", "density", "frozen", "seconds"} <= result.keys()
     assert result["low"] <= result["success"] <= result["high"]
     run = short / "a b" / "first run"
-    for name in ("config.json", "metrics.jsonl", "result.json", "figures/training.png", "figures/trajectories.png"):
+    for name in ("config.json", "metrics.jsonl", "result.json", "figures/training.png", "report.html"):
         assert (run / name).stat().st_size > 0
     assert list((run / "tensorboard").glob("events.out.tfevents.*"))
     for checkpoint in ("last", "best"):

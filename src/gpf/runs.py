@@ -38,9 +38,7 @@ class Run:
     @classmethod
     def create(cls, folder: Path, config: dict[str, Any]) -> "Run":
         """A new run; its folder must not exist, or be empty."""
-        leftovers = {".lock", ".config.json.new"}  # of a process that was killed before there was a run
-        if folder.exists() and (not folder.is_dir() or {path.name for path in folder.iterdir()} - leftovers):
-            raise RunError(f"run: {folder} exists; accepted: a new folder, or --resume {folder}")
+        check_free(folder)
         folder.mkdir(parents=True, exist_ok=True)
         run = cls(folder)
         write_json(folder / "config.json", config)
@@ -74,6 +72,13 @@ class Run:
             if path.exists():
                 kept = [line for line in read_log(self.folder, log) if line["round"] <= last_round]
                 replace_text(path, "".join(json.dumps(line) + "\n" for line in kept))
+
+
+def check_free(folder: Path) -> None:
+    """Refuse a folder in which there is anything."""
+    leftovers = {".lock", ".config.json.new"}  # of a process that was killed before there was a run
+    if folder.exists() and (not folder.is_dir() or {path.name for path in folder.iterdir()} - leftovers):
+        raise RunError(f"run: {folder} exists; accepted: a new folder, or --resume {folder}")
 
 
 def _locked(file: int, patience: float) -> bool:

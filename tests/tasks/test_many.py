@@ -54,6 +54,16 @@ def test_a_folder_of_another_run_is_refused_and_kept(config, tmp_path):
     assert json.loads((folder / "config.json").read_text()) == written
 
 
+def test_a_folder_that_has_lost_its_configuration_is_refused_and_kept(config, tmp_path):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "result.json").write_text("{}")
+    with pytest.raises(RunError, match=r"^run: .* exists; accepted: a new folder"):
+        train_all({tmp_path / "other": config, folder: config}, 1)
+    assert (folder / "result.json").read_text() == "{}"
+    assert not (tmp_path / "other").exists()  # nothing has begun
+
+
 def test_a_run_that_fails_says_so_in_one_line(config, tmp_path):
     folder = tmp_path / "run"
     with pytest.raises(RunError, match=r"^run: .* ended with code 2 \(.*learning_rate") as caught:

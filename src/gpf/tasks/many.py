@@ -16,7 +16,7 @@ from typing import Any
 
 from gpf.navigation.agents import read_run_config
 from gpf.navigation.config import Config
-from gpf.runs import Run, RunError, read_config, read_result
+from gpf.runs import Run, RunError, check_free, read_config, read_result
 from gpf.tasks.plume import Interrupted, create_run, train, versions
 
 PATIENCE = 60.0
@@ -32,8 +32,7 @@ def train_all(wanted: dict[Path, Config], jobs: int, tell: Told = lambda folder,
     A folder that holds a run of another configuration, or of other versions, is refused before anything begins. Ctrl-C
     ends the runs that are going on, which save; the same call goes on with them.
     """
-    if jobs < 1:
-        raise ValueError(f"jobs: {jobs}; accepted: at least 1")
+    check_jobs(jobs)
     for folder, config in wanted.items():
         check_same(folder, config)
     processes: set[subprocess.Popen[str]] = set()
@@ -82,9 +81,16 @@ def train_all(wanted: dict[Path, Config], jobs: int, tell: Told = lambda folder,
     return results
 
 
+def check_jobs(jobs: int) -> None:
+    """Refuse a number of processes that there cannot be."""
+    if jobs < 1:
+        raise ValueError(f"jobs: {jobs}; accepted: at least 1")
+
+
 def check_same(folder: Path, config: Config) -> None:
-    """Refuse a folder that holds another run than the one that is wanted."""
+    """Refuse a folder that holds another run than the one that is wanted, or something else."""
     if not (folder / "config.json").exists():
+        check_free(folder)
         return
     if read_run_config(folder)[0] != config.resolved():
         raise RunError(

@@ -23,7 +23,7 @@ from gpf.navigation.statistics import interquartile_mean, paired_difference
 from gpf.plume.scenario import ACTIONS, Scenario
 from gpf.plume.tokens import ONEHOT_SIZE
 from gpf.runs import read_log, replace_text
-from gpf.tasks.many import Told, train_all
+from gpf.tasks.many import Told, check_jobs, train_all
 from gpf.tasks.plume import evaluate_held_out
 
 Part = Literal["experiment", "sparsity", "budget", "width"]
@@ -113,6 +113,7 @@ def reproduce(
     scenario: str = "reference",
 ) -> dict[str, Any]:
     """Train what is missing; returns the scores of every seed of every agent, with what they were made of."""
+    check_jobs(jobs)
     wanted_parts = {"experiment", *parts}  # what the other parts are held against
     chosen = [agent for agent in agents(runs, scenario) if agent.part in wanted_parts]
     world = Scenario.of(scenario)
