@@ -188,7 +188,7 @@ def write_page(
     )
     parts = [
         f"# {comparison.title}", comparison.about.strip(), words, table(rows), f"![{comparison.title}]({name}.png)",
-        f"Training took, in seconds of one core and a mean over seeds: {times(rows)}.", f"Made by `{command}`.",
+        f"Training took, in seconds of one core, median over seeds: {times(rows)}.", f"Made by `{command}`.",
     ]  # fmt: skip
     replace_text(page / f"{name}.md", "\n\n".join(part for part in parts if part) + "\n")
     return page / f"{name}.md"
