@@ -243,13 +243,13 @@ class Reproduce:
     def __call__(self) -> None:
         """Train what is missing, and write the page."""
         from gpf.progress import runs_progress
-        from gpf.tasks.reproduce import agents, reproduce, write_page
+        from gpf.tasks.reproduce import chosen_agents, reproduce, write_page
 
         for name, least in (("seeds", 1), ("first_seed", 0)):
             if getattr(self, name) < least:
                 raise ValueError(f"{name}: {getattr(self, name)}; accepted: at least {least}")
         seeds = range(self.first_seed, self.first_seed + self.seeds)
-        total = len(seeds) * sum(agent.part in ("experiment", *self.parts) for agent in agents(self.runs))
+        total = len(seeds) * len(chosen_agents(self.runs, self.parts))
         with runs_progress(str(self.runs), total) as tell:
             scores = reproduce(self.runs, seeds, self.parts, self.jobs, tell, self.scenario)
         path = write_page(scores, self.page or self.runs, _command())

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from gpf.navigation.agents import Navigator
 from gpf.navigation.evaluate import Evaluation
+from gpf.navigation.statistics import interquartile_mean
 from gpf.plume.memory import NAMES
 from gpf.plume.scenario import ACTIONS, LEVELS, OCTANTS
 from gpf.runs import read_log
@@ -98,6 +99,13 @@ def input_names(navigator: Navigator) -> list[str]:
     if vars(navigator.config)["observation"] == "memory":
         return list(NAMES)
     return [f"{side} {n}" for side in ("left", "right") for n in range(LEVELS)] + [f"wind {n}" for n in range(OCTANTS)]
+
+
+def draw_band(axes: Axes, x: NDArray[Any], values: NDArray[np.float64], colour: str, label: str) -> None:
+    """The interquartile mean over runs, and its 95 % interval; values of shape (runs, len(x))."""
+    bands = np.array([interquartile_mean(column, 1000) for column in values.T])
+    axes.plot(x, bands[:, 0], color=colour, label=label)
+    axes.fill_between(x, bands[:, 1], bands[:, 2], color=colour, alpha=0.2, linewidth=0)
 
 
 def _column(metrics: list[dict[str, Any]], name: str) -> NDArray[np.float64]:

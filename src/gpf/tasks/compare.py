@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from gpf.navigation.agents import load_navigator
 from gpf.navigation.config import Config
 from gpf.navigation.evaluate import BLOCK, HELD_OUT, evaluate
-from gpf.navigation.figures import save_figure
+from gpf.navigation.figures import draw_band, save_figure
 from gpf.navigation.policies import POLICIES, make_policy
 from gpf.navigation.statistics import interquartile_mean, paired_difference, probability_of_improvement
 from gpf.plume.scenario import Scenario
@@ -227,11 +227,11 @@ def _row(
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
     """The rows as Markdown."""
-    lines = [
-        "| world | agent | success: IQM [95 %] | worst seed | against the first [95 %], p | mean steps | SPL"
-        " | against the first [95 %], p | depth | density | parameters |",
-        "|---|---|---|---|---|---|---|---|---|---|---|",
-    ]
+    header = [
+        "world", "agent", "success: IQM [95 %]", "worst seed", "against the first [95 %], p", "mean steps", "SPL",
+        "against the first [95 %], p", "depth", "density", "parameters",
+    ]  # fmt: skip
+    lines = []
     for row in rows:
         middle, low, high = row["success"]
         steps = "-" if row["mean_steps"] is None else f"{row['mean_steps']:.0f}"
@@ -248,8 +248,14 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
             _mean(row["density"], ".3f"),
             _mean(row["parameters"], ",.0f"),
         ]
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+        lines.append(cells)
+    return markdown_table(header, lines)
+
+
+def markdown_table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """A Markdown table."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)
 
 
 def _against(difference: dict[str, float] | None, unit: float, form: str) -> str:
@@ -264,7 +270,7 @@ def _against(difference: dict[str, float] | None, unit: float, form: str) -> str
 def times(rows: Sequence[dict[str, Any]]) -> str:
     """How long training took; the one thing that differs when everything is made again."""
     return "; ".join(
-        f"{row['agent']} on {Path(row['scenario']).stem} {_mean(row['seconds'], '.0f')}"
+        f"{row['agent']} on {Path(row['scenario']).stem} {np.median(row['seconds']):.0f}"
         for row in rows
         if row["seconds"]
     )
@@ -290,9 +296,7 @@ def figure(comparison: Comparison, runs: Path, rows: Sequence[dict[str, Any]]) -
                 continue
             folders = [comparison.folder(runs, world, agent, seed) for seed in comparison.all_seeds]
             steps, values = validation_curves(folders)
-            bands = np.array([interquartile_mean(column, 1000) for column in values.T])
-            curves.plot(steps / 1e6, bands[:, 0], color=colour, label=agent.name)
-            curves.fill_between(steps / 1e6, bands[:, 1], bands[:, 2], color=colour, alpha=0.2, linewidth=0)
+            draw_band(curves, steps / 1e6, values, colour, agent.name)
             sizes.plot(row["parameters"], row["scores"], "o", color=colour, alpha=0.7, label=agent.name)
         curves.set_ylim(0, 1.03)
         curves.set_xlabel("steps, millions")

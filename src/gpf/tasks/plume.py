@@ -66,6 +66,7 @@ class Training:
     def __init__(self, run: Run, threads: int | None = None) -> None:
         self.run, self.threads = run, threads
         self.config, self.world = read_run_config(run.folder)
+        self._plan = planned_events(self.config.plan)
         last = run.checkpoint("last")
         self.progress: dict[str, Any] = {
             "round": 0, "epoch": 0, "steps": 0, "episodes": 0, "seconds": 0.0,
@@ -180,7 +181,7 @@ class Training:
 
     def _planned(self) -> list[Event]:
         """Do what the plan has for the epoch that has ended."""
-        due = planned_events(self.config.plan).get(self.progress["epoch"], [])
+        due = self._plan.get(self.progress["epoch"], [])
         return [self.net.grow("planned") if keep is None else self.net.prune("planned", keep) for keep in due]
 
     def _check_finite(self) -> None:

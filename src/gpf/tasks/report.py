@@ -8,6 +8,7 @@ from typing import Any
 
 from gpf.navigation.agents import load_navigator
 from gpf.navigation.figures import evaluation_figure, network_figure, save_figure, training_figure
+from gpf.network.events import Shape
 from gpf.runs import RunError, read_config, read_log, read_result, replace_text
 from gpf.tasks.plume import EPISODES, PATHS, evaluate_held_out
 from gpf.tasks.spectra import analyse_run, draw_run
@@ -175,15 +176,11 @@ def _events(events: list[dict[str, Any]]) -> str:
                 ", ".join(map(str, event["layers"])) or "-",
                 event["reason"],
                 _arrow(before["depth"], after["depth"], "d"),
-                _arrow(_density(before), _density(after), ".3f"),
+                _arrow(Shape(**before).density, Shape(**after).density, ".3f"),
                 _arrow(before["parameters"] - before["pruned"], after["parameters"] - after["pruned"], ",d"),
             ]
         )
     return _table(["steps", "event", "layers", "why", "depth", "density", "parameters in use"], rows)
-
-
-def _density(shape: dict[str, Any]) -> float:
-    return 1.0 - shape["pruned"] / shape["weights"] if shape["weights"] else 1.0
 
 
 def _arrow(before: float, after: float, form: str) -> str:

@@ -18,11 +18,12 @@ from numpy.typing import NDArray
 
 from gpf.navigation.agents import load_navigator
 from gpf.navigation.config import Config
-from gpf.navigation.figures import save_figure
+from gpf.navigation.figures import draw_band, save_figure
 from gpf.navigation.statistics import interquartile_mean, paired_difference
 from gpf.plume.scenario import ACTIONS, Scenario
 from gpf.plume.tokens import ONEHOT_SIZE
 from gpf.runs import read_log, replace_text
+from gpf.tasks.compare import markdown_table
 from gpf.tasks.many import Told, check_jobs, train_all
 from gpf.tasks.plume import evaluate_held_out
 
@@ -101,6 +102,11 @@ def agents(runs: Path, scenario: str = "reference") -> list[Agent]:
     return found
 
 
+def chosen_agents(runs: Path, parts: Sequence[Part], scenario: str = "reference") -> list[Agent]:
+    """Those whom some parts need; the experiment, which the others are held against, is always among them."""
+    return [agent for agent in agents(runs, scenario) if agent.part in ("experiment", *parts)]
+
+
 PARTS: tuple[Part, ...] = ("experiment", "sparsity", "budget", "width")
 
 
@@ -114,10 +120,9 @@ def reproduce(
 ) -> dict[str, Any]:
     """Train what is missing; returns the scores of every seed of every agent, with what they were made of."""
     check_jobs(jobs)
-    wanted_parts = {"experiment", *parts}  # what the other parts are held against
-    chosen = [agent for agent in agents(runs, scenario) if agent.part in wanted_parts]
+    chosen = chosen_agents(runs, parts, scenario)
     world = Scenario.of(scenario)
-    if "budget" in wanted_parts:
+    if "budget" in parts:
         runs.mkdir(parents=True, exist_ok=True)
         short = dataclasses.replace(world, max_steps=world.max_steps // 2)
         replace_text(runs / HALF_BUDGET, short.to_json() + "\n")
@@ -129,7 +134,7 @@ def reproduce(
         "scenario": scenario,
         "max_steps": world.max_steps,
         "seeds": list(seeds),
-        "parts": [part for part in PARTS if part in wanted_parts],
+        "parts": [part for part in PARTS if part in ("experiment", *parts)],
         "agents": {
             agent.name: {
                 "config": {"depth": agent.config.depth, "width": agent.config.width},
@@ -208,12 +213,6 @@ def change(ours: NDArray[np.float64], theirs: NDArray[np.float64]) -> str:
     return f"{100 * d.mean:+.1f} [{100 * d.low:+.1f}, {100 * d.high:+.1f}], p = {d.p:.3f}: **{said}**"
 
 
-def table_of(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """A Markdown table."""
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)
-
-
 def page(scores: dict[str, Any]) -> str:
     """Everything as Markdown; figures lie beside it."""
     seeds = scores["seeds"]
@@ -267,7 +266,7 @@ def _training_section(scores: dict[str, Any]) -> str:
         "control, authors' code", "control, ours", "Q-learning, ours",
     ]  # fmt: skip
     return (
-        f"## The table of the paper beside ours\n\n{table_of(header, rows)}\n\n"
+        f"## The table of the paper beside ours\n\n{markdown_table(header, rows)}\n\n"
         "![training curve](reproduction-training.png)\n\n![Q-learning](reproduction-q-learning.png)\n\n"
         + _one_run_section(scores)
     )
@@ -282,7 +281,7 @@ def _one_run_section(scores: dict[str, Any]) -> str:
             if episode < event["episode"] <= episode + EVERY:
                 what = f"kept {100 * event['kept']:.1f} %" if event["kept"] is not None else event["kind"]
                 rows.append([event["episode"], "-", event["depth"], what])
-    return f"The run of seed {scores['seeds'][0]} alone:\n\n" + table_of(
+    return f"The run of seed {scores['seeds'][0]} alone:\n\n" + markdown_table(
         ["episode", "success", "layers", "event"], rows
     )
 
@@ -303,7 +302,7 @@ def _held_out_section(scores: dict[str, Any]) -> str:
     ]
     paper = ["paper: GPF, one seed", f"{100 * PAPER_PEAK:.1f}", f"{100 * PAPER_HELD_OUT:.0f}", "-", "-", "-", "-"]
     control = ["authors' code: control, one seed", f"{100 * max(PAPER_CONTROL):.1f}", "-", "-", "-", "-", "-"]
-    table = table_of(["agent", *keys, "`last`, worst seed"], [*rows, paper, control])
+    table = markdown_table(["agent", *keys, "`last`, worst seed"], [*rows, paper, control])
     return f"## Held out\n\n{table}"
 
 
@@ -320,7 +319,7 @@ def _claims_section(scores: dict[str, Any]) -> str:
     seeds = len(scores["seeds"])
     return (
         "## What the intervals say\n\n"
-        + table_of(["claim", "best evaluation", "`best`, held out", "`last`, held out"], rows)
+        + markdown_table(["claim", "best evaluation", "`best`, held out", "`last`, held out"], rows)
         + "\n\nConsistent behaviour after about 1,000 episodes: from there on, all evaluations are at 90 % or above in"
         f" {steady[0]} of {seeds} seeds of the control and in {steady[1]} of {seeds} of GPF. A best evaluation is the"
         " greatest of ten draws: it lies"
@@ -359,7 +358,7 @@ def _sparsity_section(scores: dict[str, Any]) -> str:
         "## Success at 47.9, 19.6 and 9.9 % of the weights, with masks that hold\n\n"
         "A layer grows at episodes 2,000, 3,000 and 4,000, and 10 episodes later the weights of least OBD saliency in"
         " the older layers are pruned to the paper's share, for good. In the authors' code they grow back.\n\n"
-        + table_of(
+        + markdown_table(
             [
                 "kept, paper",
                 "kept, ours",
@@ -371,7 +370,9 @@ def _sparsity_section(scores: dict[str, Any]) -> str:
             rows,
         )
         + "\n\n"
-        + table_of(["agent", "best evaluation", "`best`, held out", "`last`, held out", "density at the end"], ends)
+        + markdown_table(
+            ["agent", "best evaluation", "`best`, held out", "`last`, held out", "density at the end"], ends
+        )
     )
 
 
@@ -395,7 +396,7 @@ def _budget_section(scores: dict[str, Any]) -> str:
         f"## 50 s against 100 s\n\nIn the authors' code 600 against 1,200 steps of {time_step} s; here {long // 2:,}"
         f" against {long:,}. An episode ends at the source or with its budget: every failure is a timeout by"
         " construction. Trained and evaluated with the same budget.\n\n"
-        + table_of(["agent", "measure", "paper", f"{long // 2:,} steps", f"{long:,} steps", "difference"], rows)
+        + markdown_table(["agent", "measure", "paper", f"{long // 2:,} steps", f"{long:,} steps", "difference"], rows)
     )
 
 
@@ -418,7 +419,7 @@ def _width_section(scores: dict[str, Any]) -> str:
     ]  # fmt: skip
     return (
         "## Deeper or wider, at equal parameters\n\nThe supplement: deeper networks outperformed shorter, wider ones."
-        f" Fixed networks, no GPF.\n\n{table_of(header, rows)}"
+        f" Fixed networks, no GPF.\n\n{markdown_table(header, rows)}"
     )
 
 
@@ -432,8 +433,8 @@ def training_figure(scores: dict[str, Any]) -> Figure:
     episodes = np.array(list(PAPER_TABLE))
     _draw_one_run(one, scores, episodes)
     one.set_title(f"the run of seed {scores['seeds'][0]}", fontsize=10)
-    _band(every, episodes, curves(scores, "GPF"), "C0", "GPF")
-    _band(every, episodes, curves(scores, "canonical"), "C1", "canonical, one layer")
+    _draw_runs(every, episodes, curves(scores, "GPF"), "C0", "GPF")
+    _draw_runs(every, episodes, curves(scores, "canonical"), "C1", "canonical, one layer")
     for values, colour, label in (
         ([row[0] for row in PAPER_TABLE.values()], "C0", "GPF, as the paper reports it, one seed"),
         (PAPER_CONTROL, "C1", "the control of the authors' code, one seed"),
@@ -474,8 +475,8 @@ def q_learning_figure(scores: dict[str, Any]) -> Figure:
     drawing = Figure(figsize=(9, 4.2), layout="constrained")
     axes = drawing.subplots()
     episodes = np.array(list(PAPER_TABLE))
-    _band(axes, episodes, curves(scores, "canonical"), "C0", "Expected SARSA")
-    _band(axes, episodes, curves(scores, "Q-learning"), "C3", "Q-learning")
+    _draw_runs(axes, episodes, curves(scores, "canonical"), "C0", "Expected SARSA")
+    _draw_runs(axes, episodes, curves(scores, "Q-learning"), "C3", "Q-learning")
     axes.set_ylim(0, 1.06)
     axes.set_xlabel("episodes")
     axes.set_ylabel("success in 200 episodes")
@@ -485,11 +486,9 @@ def q_learning_figure(scores: dict[str, Any]) -> Figure:
     return drawing
 
 
-def _band(axes: Axes, x: NDArray[np.int64], values: NDArray[np.float64], colour: str, label: str) -> None:
-    bands = np.array([interquartile_mean(column, 1000) for column in values.T])
+def _draw_runs(axes: Axes, x: NDArray[np.int64], values: NDArray[np.float64], colour: str, label: str) -> None:
     axes.plot(x, values.T, color=colour, linewidth=0.5, alpha=0.25)
-    axes.plot(x, bands[:, 0], color=colour, label=label)
-    axes.fill_between(x, bands[:, 1], bands[:, 2], color=colour, alpha=0.2, linewidth=0)
+    draw_band(axes, x, values, colour, label)
 
 
 def write_page(scores: dict[str, Any], folder: Path, command: str) -> Path:
