@@ -261,6 +261,66 @@ class Reproduce:
 
 
 @dataclass
+class Continual:
+    """Let methods of continual learning live through worlds that change without notice; run again to go on."""
+
+    streams: tuple[str, ...] = ("harsh", "returning")
+    """Presets (gentle, harsh, returning), or paths to .json files of visits."""
+    methods: tuple[str, ...] = (
+        "gpf", "depth-1", "depth-4", "continual-backprop", "l2-init", "shrink-and-perturb", "ewc", "reset", "one-each",
+    )  # fmt: skip
+    """Who lives there: any of these, or gpf-no-grow, gpf-no-prune, gpf-no-freeze; reset, a fresh learner in every
+    visit, is what the others are held against."""
+    learners: tuple[Literal["policy-gradient", "parallel"], ...] = ("policy-gradient", "parallel")
+    """How they learn: policy-gradient (PPO), parallel (Expected SARSA)."""
+    seeds: int = 10
+    """How many seeds."""
+    first_seed: int = 0
+    """The first of them."""
+    episodes: int = 1000
+    """Of each visit, in a preset."""
+    visits: int | None = None
+    """How many, in a preset; None for 14 in harsh, 13 in the others."""
+    order: int = 0
+    """Of the regimes in a preset: the seed that it is drawn with."""
+    runs: Path = Path("runs/continual")
+    """Folder of the runs."""
+    page: Path | None = None
+    """Folder of the page, its figures and its numbers; None for the folder of the runs."""
+    name: str = "shifting-worlds"
+    """Of the page."""
+    jobs: int = 2
+    """Runs at the same time, each on one core."""
+    json: bool = False
+    """Print one JSON object on the last line in place of the page."""
+
+    def __call__(self) -> None:
+        """Train what is missing, and write the page."""
+        from gpf.progress import runs_progress
+        from gpf.tasks.streams import Study, study, write_page
+
+        plan = Study(
+            self.streams,
+            self.learners,
+            self.methods,
+            self.seeds,
+            self.first_seed,
+            self.episodes,
+            self.visits,
+            self.order,
+        )
+        total = len(plan.streams) * len(plan.learners) * len(plan.methods) * plan.seeds
+        with runs_progress(str(self.runs), total) as tell:
+            rows = study(plan, self.runs, self.jobs, tell)
+        path = write_page(plan, self.runs, rows, self.page or self.runs, self.name, _command())
+        if self.json:
+            print(json.dumps({"page": str(path), "rows": rows}))
+        else:
+            print(path.read_text())
+            print(f"written: {path}")
+
+
+@dataclass
 class Spectra:
     """Show what growing, pruning and freezing did to the network of a run, by its spectra."""
 
@@ -420,6 +480,7 @@ def main() -> None:
             "evaluate": Evaluate,
             "compare": Compare,
             "reproduce": Reproduce,
+            "continual": Continual,
             "report": Report,
             "spectra": Spectra,
             "scenario": ShowScenario,

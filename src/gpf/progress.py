@@ -99,9 +99,8 @@ def runs_progress(title: str, total: int) -> Iterator[Callable[[Path, dict[str, 
                 return
             going.pop(folder, None)
             done += 1
-            line = (
-                f"{folder}: success {result['success']:.2%}, depth {result['depth']}, density {result['density']:.3f}"
-            )
+            line = f"{folder}: success {result['success']:.2%}, depth {result['depth']}"
+            line += f", density {result['density']:.3f}" if "density" in result else ""
             if console.is_terminal:
                 live.console.print(Text(line))
             else:

@@ -142,3 +142,18 @@ def test_returns_are_sums_of_rewards():
 
 def test_runs_of_different_seeds_share_no_episode():
     assert not set(training_seeds(0, 1 << 16)) & set(training_seeds(1, 1 << 16))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_networks_share_the_lanes_and_each_acts_in_its_own(threads):
+    models = [model_of("memory", seed) for seed in range(3)]
+    shared = rollouts(lanes=8, threads=threads)
+    shared.collect([FlatNetwork(model) for model in models])
+    assert shared.shares(3).tolist() == [0, 2, 5, 8]
+    for n, model in enumerate(models):
+        alone = rollouts(lanes=8)
+        alone.collect(FlatNetwork(model))
+        mine = slice(*shared.shares(3)[n : n + 2])
+        np.testing.assert_array_equal(shared.actions[:, mine], alone.actions[:, mine])
+        np.testing.assert_array_equal(shared.outputs[:, mine], alone.outputs[:, mine])
+        np.testing.assert_array_equal(shared.rewards[:, mine], alone.rewards[:, mine])

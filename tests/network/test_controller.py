@@ -817,3 +817,32 @@ def test_fixed_rules_change_nothing():
     net, *_ = small(rules=gpf.Rules.fixed())
     assert [event for _ in range(60) for event in net.end_epoch(1.0)] == []
     assert net.depth == 1
+
+
+def test_a_drop_thaws_and_grows_and_forgets_what_was_best():
+    torch.manual_seed(0)
+    model = gpf.MLP(3, 4, 1)
+    optimizer = torch.optim.Adam(model.parameters())
+    rules = gpf.Rules.continual(grow_patience=50, prune_patience=None, freeze_patience=None, max_depth=2)
+    net = gpf.attach(model, optimizer, rules=rules)
+    assert net.end_epoch(0.9) == []
+    net.freeze(0)
+    assert net.end_epoch(0.6) == []  # 0.6 of 0.9 is 0.54
+    events = net.end_epoch(0.5)
+    assert [event.kind for event in events] == ["thawed", "grown"]
+    assert all(event.reason == "fell to 0.5 from 0.9" for event in events)
+    assert net.frozen == ()
+    assert net.depth == 2
+    assert net.end_epoch(0.4) == []  # held against 0.5 now, and there is no room for a third
+    assert net.end_epoch(0.2) == []
+    assert net.depth == 2
+
+
+def test_pruning_spares_the_newest_layer_unless_told_otherwise():
+    torch.manual_seed(0)
+    model = gpf.MLP(4, 8, 2, depth=2)
+    net = gpf.attach(model, torch.optim.SGD(model.parameters(), lr=0.1), rules=gpf.Rules())
+    net.prune(keep=0.5)
+    assert [layer.weights[0].count_pruned() for layer in net.layers] == [16, 0]
+    net.prune(keep=0.25, newest=True)
+    assert net.shape().pruned == 72  # three quarters of 4 x 8 + 8 x 8

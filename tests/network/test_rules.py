@@ -133,3 +133,23 @@ def test_errors_name_field_value_and_what_is_accepted(values, message):
     with pytest.raises(ValueError) as error:  # noqa: PT011 - the message is compared whole
         Rules(**values)
     assert str(error.value) == message
+
+
+def test_belief_that_falls_by_hand():
+    """It rises by 0.2 where abs(w) > 0.5, falls by 0.1 elsewhere, and stays within 0 and 1."""
+    weight, h = torch.tensor([[0.6, 0.1, 0.1]]), torch.tensor([[0.3, 0.3, 0.05]])
+    torch.testing.assert_close(belief.raised(h, weight, 0.5, 0.2, None, 0.1), torch.tensor([[0.5, 0.2, 0.0]]))
+
+
+def test_a_drop_by_hand():
+    assert growth.dropped(0.35, 0.8, 0.5, "max")
+    assert not growth.dropped(0.45, 0.8, 0.5, "max")
+    assert growth.dropped(2.1, 1.0, 0.5, "min")
+    assert not growth.dropped(1.9, 1.0, 0.5, "min")
+    assert not growth.dropped(0.0, None, 0.5, "max")
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0, 1.5])
+def test_a_drop_to_more_than_all_or_less_than_nothing_is_refused(share):
+    with pytest.raises(ValueError, match=r"^drop: "):
+        Rules(drop=share)

@@ -116,7 +116,7 @@ def test_every_field_is_documented_with_a_docstring():
 @pytest.mark.parametrize("spec", dataclasses.fields(Scenario), ids=lambda spec: spec.name)
 def test_every_field_reaches_the_kernels(spec):
     """No option that does nothing: changing a field changes the row that the kernels read."""
-    base = Scenario(start_distance_max=12.0)
+    base = Scenario(start_distance_max=12.0, drift_speed=0.1, emission_period=10.0, emission_duty=0.5)
     value = getattr(base, spec.name)
     if spec.type is bool:
         changed = not value

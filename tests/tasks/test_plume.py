@@ -20,7 +20,8 @@ from gpf.network import MLP, CheckpointError, Rules
 from gpf.plume import Scenario
 from gpf.runs import Run, RunError, read_log, read_result
 from gpf.tasks import plume
-from gpf.tasks.plume import Interrupted, Training, create_run, train
+from gpf.tasks.loop import Interrupted
+from gpf.tasks.plume import Training, create_run, train
 
 pytestmark = pytest.mark.usefixtures("one_torch_thread")
 

@@ -38,8 +38,10 @@ class Settings:
     averaging: float = 0.99
     """Share of the old average in the running average of the weights, per rollout, once it has gone on for long; the
     average is what acts when learning is over. 0 for no averaging."""
+    exploration_start: float = 1.0
+    """Share of random actions at first."""
     exploration_end: float = 0.05
-    """Share of random actions in the end; it is 1 at first."""
+    """Share of random actions in the end."""
     exploration_share: float = 0.5
     """Share of the training over which random actions become fewer."""
 
@@ -64,7 +66,8 @@ class ParallelLearner:
         s = self.settings
         for group in self.optimizer.param_groups:
             group["lr"] = s.learning_rate * (1.0 - progress)
-        exploration = 1.0 - (1.0 - s.exploration_end) * min(1.0, progress / s.exploration_share)
+        fewer = (s.exploration_start - s.exploration_end) * min(1.0, progress / s.exploration_share)
+        exploration = s.exploration_start - fewer
         episodes = self.rollouts.collect(self.network, exploration)
         self.learn(exploration)
         if self.average:

@@ -5,6 +5,7 @@ nothing, so threads take them without the interpreter lock, and results do not d
 """
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -99,25 +100,31 @@ class Rollouts:
         """Steps of a rollout, over all lanes."""
         return self.actions.size
 
-    def collect(self, network: FlatNetwork, exploration: float = SAMPLED) -> Episodes:
+    def collect(self, network: FlatNetwork | Sequence[FlatNetwork], exploration: float = SAMPLED) -> Episodes:
         """Walk all lanes through a rollout, and return the episodes that ended in it.
 
         Actions are drawn from the softmax of the first outputs or, with `exploration` given, are epsilon-greedy. Where
-        there are only 392 observations, the network is asked about each of them once, and a table answers.
+        there are only 392 observations, the network is asked about each of them once, and a table answers. Several
+        networks share the lanes; see `shares`.
         """
-        table = output_table(network) if self.observation == "onehot" else NO_TABLE
-        activations = network.activations(self.threads)
+        networks = [network] if isinstance(network, FlatNetwork) else network
+        shares = self.shares(len(networks))
+        tables = [output_table(one) if self.observation == "onehot" else NO_TABLE for one in networks]
+        activations = [one.activations(self.threads) for one in networks]
         bounds = np.linspace(0, self.world.count, self.threads + 1).astype(int)
 
         def work(thread: int) -> None:
             w = self.world
-            _collect(
-                bounds[thread], bounds[thread + 1], self._begun, exploration,
-                self.observation == "memory", self.keep, network.layers, network.values, activations[thread], table,
-                w.rows, w.lanes, w.streams, w.filaments, self._scratch[thread], w.tokens, w.raw, w.terms,
-                self.memories, self.chances, self.starts, self.inputs, self.outputs, self.final, self.actions,
-                self.rewards, self.ends, self.bootstraps, self.successes, self.finished, self.beside, self.final_beside,
-            )  # fmt: skip
+            for n, one in enumerate(networks):
+                first, last = max(bounds[thread], shares[n]), min(bounds[thread + 1], shares[n + 1])
+                _collect(
+                    first, last, self._begun, exploration,
+                    self.observation == "memory", self.keep, one.layers, one.values, activations[n][thread], tables[n],
+                    w.rows, w.lanes, w.streams, w.filaments, self._scratch[thread], w.tokens, w.raw, w.terms,
+                    self.memories, self.chances, self.starts, self.inputs, self.outputs, self.final, self.actions,
+                    self.rewards, self.ends, self.bootstraps, self.successes, self.finished, self.beside,
+                    self.final_beside,
+                )  # fmt: skip
 
         pool = thread_pool(max(1, self.threads - 1), os.getpid())
         others = [pool.submit(work, thread) for thread in range(1, self.threads)]
@@ -132,6 +139,10 @@ class Rollouts:
             self.finished[1][ended],
             self.finished[2][ended],
         )
+
+    def shares(self, count: int) -> NDArray[np.int64]:
+        """Where the lanes of each of `count` networks begin, and the last one's end."""
+        return np.linspace(0, self.world.count, count + 1).astype(np.int64)
 
     def state(self) -> dict[str, NDArray]:
         """Everything on which the next rollout depends."""

@@ -186,10 +186,12 @@ class GrowPruneFreeze:
         new = self._new_block() if warm and self._growth_is_due(plateau) else None
         # Everything that can fail has been tried: from here on the network changes.
         self.epoch += 1
-        ending_trial, self.plateau = self.plateau.trial == 1, plateau
+        best, ending_trial, self.plateau = self.plateau.best_of_all(rules), self.plateau.trial == 1, plateau
         if not warm:
             return []
         self._observe()
+        if rules.drop is not None and growth.dropped(metric, best, rules.drop, rules.mode):
+            return self._start_over(f"fell to {metric:.3g} from {best:.3g}")
         due = [left - 1 for left in self.prunes_due]
         self.prunes_due = [left for left in due if left > 0]
         events: list[Event] = []
@@ -208,13 +210,21 @@ class GrowPruneFreeze:
         events += [self._freeze(i, reason) for i, reason in self._still_layers()]
         return events
 
+    def _start_over(self, reason: str) -> list[Event]:
+        """The world has changed: let everything learn, and add a layer if there is room; what was best is no more."""
+        self.plateau, self.before_growth = Plateau(), None
+        events = [self.thaw(layer, reason) for layer in self.frozen]
+        if self.rules.grow_patience is not None and self.depth < (self.rules.max_depth or math.inf):
+            events.append(self._grow(self._new_block(), reason))
+        return events
+
     def grow(self, reason: str = "asked for") -> Event:
         """Add a layer now, whatever the rules say of the metric."""
         self._check_changeable()
         return self._grow(self._new_block(), reason)
 
-    def prune(self, reason: str = "asked for", keep: float | None = None) -> Event:
-        """Prune now, in every layer before the newest, what the rules allow.
+    def prune(self, reason: str = "asked for", keep: float | None = None, newest: bool = False) -> Event:
+        """Prune now, in every layer before the newest, or in that one too, what the rules allow.
 
         With `keep`, weights go in the order of their saliency, whatever the belief in them, until this share of those
         layers' weights is left; frozen layers do not count.
@@ -222,7 +232,7 @@ class GrowPruneFreeze:
         self._check_changeable()
         if keep is not None and not 0.0 <= keep <= 1.0:
             raise ValueError(f"keep: {keep}; accepted: 0 to 1")
-        return self._prune(reason, keep)
+        return self._prune(reason, keep, newest)
 
     def freeze(self, layer: int, reason: str = "asked for") -> Event:
         """Freeze a layer now."""
@@ -304,6 +314,12 @@ class GrowPruneFreeze:
         self.layers.append(layer)
         return layer
 
+    def extend(self) -> None:
+        """Put a block of whatever weights at the end of the stack, for `state.restore` to fill; nothing is logged."""
+        block = self._new_block()
+        surgery.append_block(self.model, self.stack, block)
+        self._adopt(block)
+
     def _growth_is_due(self, plateau: Plateau) -> bool:
         rules = self.rules
         if rules.grow_patience is None or plateau.hold > 0 or self.depth >= (rules.max_depth or math.inf):
@@ -364,11 +380,11 @@ class GrowPruneFreeze:
         return {name: fallback if group is None else group for name, group in found.items()}
 
     @torch.no_grad()
-    def _prune(self, why: str, keep: float | None = None) -> Event:
+    def _prune(self, why: str, keep: float | None = None, newest: bool = False) -> Event:
         before, rules = self._announced(), self.rules
         costs = [
             (i, weight, pruning.saliency(weight.parameter, rules.saliency, mean_square))
-            for i, layer in enumerate(self.layers[:-1])
+            for i, layer in enumerate(self.layers if newest else self.layers[:-1])
             if not layer.frozen
             for weight in layer.weights
             for mean_square in [self._mean_square_gradient(layer, weight) if rules.saliency == "obd" else None]
@@ -410,7 +426,12 @@ class GrowPruneFreeze:
                 threshold = rules.activation_threshold
                 active = None if threshold is None else layer.active(weight, threshold)
                 weight.belief = belief.raised(
-                    weight.belief, weight.parameter, rules.weight_threshold, rules.belief_increment, active
+                    weight.belief,
+                    weight.parameter,
+                    rules.weight_threshold,
+                    rules.belief_increment,
+                    active,
+                    rules.belief_fall,
                 )
             layer.activation, layer.activations = None, 0
             if rules.freeze_patience is not None:

@@ -21,6 +21,13 @@ def plateaued(before: float | None, window: Sequence[float], patience: int, thre
     return before is not None and len(window) >= patience and improvement(before, window, mode) < threshold
 
 
+def dropped(metric: float, best_before: float | None, share: float, mode: Mode) -> bool:
+    """Whether a metric has fallen below a share of its best; of a loss, whether its best is below a share of it."""
+    if best_before is None:
+        return False
+    return metric * share > best_before if mode == "min" else metric < share * best_before
+
+
 @dataclass
 class Plateau:
     """The metric so far, as the growth rule sees it."""

@@ -45,6 +45,8 @@ class Rules:
     """Mean absolute activation above which belief in all weights into a unit rises (beta_act); None to ignore it."""
     belief_increment: float = 0.01
     """By how much belief rises in an epoch (eta_h = 1 / k_max). Default 0.01, for 100 epochs."""
+    belief_fall: float = 0.0
+    """By how much belief in a weight falls in an epoch in which it does not rise. Default 0: it only rises."""
 
     prune_patience: int | None = 5
     """Epochs between a growth and the pruning of the layers before it (rho_p); None never prunes. Default 5 epochs."""
@@ -61,6 +63,11 @@ class Rules:
     """Change of a weight over an epoch below which it holds still (omega_f). Default 0.01."""
     freeze_fraction: float = 0.9
     """Share of a layer's weights that must hold still. Default 0.9."""
+
+    drop: float | None = None
+    """Share of its best below which the metric says that the world has changed (of a loss: its best is below this share
+    of it): frozen layers learn again, a layer is added at once if there is room, and what was best before is forgotten.
+    None to take no notice."""
 
     batch_decay: float = 0.0
     """Decay of the batch size with the loss (eta_bs); see `batch_size`. Default 0: constant."""
@@ -81,6 +88,8 @@ class Rules:
                 _check_number(spec.name, value, "int" in str(spec.type), least.get(spec.name, 0))
         if not 0.0 < self.freeze_fraction <= 1.0:
             raise ValueError(f"freeze_fraction: {self.freeze_fraction}; accepted: above 0, at most 1")
+        if self.drop is not None and not 0.0 < self.drop < 1.0:
+            raise ValueError(f"drop: {self.drop}; accepted: above 0, below 1, or None")
 
     @classmethod
     def fixed(cls) -> "Rules":
@@ -123,6 +132,26 @@ class Rules:
             "freeze_patience": 7,
             "freeze_delta": 0.1,
             "batch_decay": 0.5,
+        }
+        return cls(**{**values, **changes})
+
+    @classmethod
+    def continual(cls, **changes: Any) -> "Rules":
+        """For streams that never end, in which the metric is a rate of success: what was learnt may become useless.
+
+        Beliefs fall as well as rise, a drop thaws and grows, and depth is bounded, so that cost is.
+        """
+        values: dict[str, Any] = {
+            "grow_patience": 20,
+            "grow_threshold": 0.0,
+            "max_depth": 4,
+            "mode": "max",
+            "belief_fall": 0.01,
+            "prune_patience": 20,
+            "saliency": "obd",
+            "saliency_threshold": 1e-9,
+            "freeze_patience": 40,
+            "drop": 0.6,
         }
         return cls(**{**values, **changes})
 

@@ -72,7 +72,9 @@ def _capture_optimizer(net: "GrowPruneFreeze", tensors: dict[str, Tensor]) -> di
 
 @torch.no_grad()
 def restore(net: "GrowPruneFreeze", tensors: dict[str, Tensor], manifest: dict[str, Any]) -> None:
-    """Go back to a captured state; blocks that it does not have are taken out of the stack."""
+    """Go back to a captured state; blocks that it does not have are taken out of the stack, those that it has made."""
+    while net.depth < len(manifest["layers"]):
+        net.extend()
     while net.depth > len(manifest["layers"]):
         for parameter in net.layers[-1].parameters():
             if net.optimizer is not None:

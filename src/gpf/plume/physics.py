@@ -34,14 +34,17 @@ def step_wind(p, lane, stream):
     """Advance wind speed and direction by one step of their Ornstein-Uhlenbeck processes."""
     speed = lane.wind_speed - p.wind_reversion * (lane.wind_speed - p.wind_speed) + p.wind_speed_kick * normal(stream)
     lane.wind_speed = max(p.wind_speed_floor, speed)
+    mean_direction = p.wind_direction + p.wind_turn * lane.step
     lane.wind_direction += p.wind_direction_kick * normal(stream) - p.wind_reversion * (
-        lane.wind_direction - p.wind_direction
+        lane.wind_direction - mean_direction
     )
 
 
 @njit(error_model="numpy")
 def emit(p, lane, filaments, stream):
-    """Release this step's filaments at the source."""
+    """Release this step's filaments at the source, if it is on."""
+    if p.emission_period > 0.0 and (lane.step - 1) % p.emission_period >= p.emission_on:
+        return
     count = poisson(stream, p.emission_mean, p.emission_none)
     if lane.first >= _SLACK or lane.last + count > filaments.shape[1]:
         _compact(lane, filaments, count)
@@ -174,10 +177,10 @@ def _place_on_axis(p, extent, upwind, stream):
 
 @njit(error_model="numpy")
 def move(p, lane, action):
-    """Turn, then take one step forward; walls stop the agent."""
+    """Turn, then take one step forward, carried along by the current if there is one; walls stop the agent."""
     lane.heading = wrap(lane.heading + p.turns[action])
-    lane.x = min(max(lane.x + p.stride * math.cos(lane.heading), 0.0), p.width)
-    lane.y = min(max(lane.y + p.stride * math.sin(lane.heading), 0.0), p.height)
+    lane.x = min(max(lane.x + p.stride * math.cos(lane.heading) + p.drift_x, 0.0), p.width)
+    lane.y = min(max(lane.y + p.stride * math.sin(lane.heading) + p.drift_y, 0.0), p.height)
 
 
 @njit(error_model="numpy")

@@ -51,6 +51,10 @@ class Scenario:
 
     emission_rate: float = _not_negative(5.0)
     """Mean number of filaments that the source releases, 1/s (a Poisson process; at most 20 a step)."""
+    emission_period: float = _not_negative(0.0)
+    """Period with which the source turns on and off; 0 for one that is always on, s."""
+    emission_duty: float = _positive(1.0, 1.0)
+    """Share of a period for which the source is on."""
     emission_jitter: float = _not_negative(0.01)
     """Standard deviation of a new filament's position about the source, per axis, m."""
     filament_radius: float = _positive(0.01)
@@ -72,6 +76,8 @@ class Scenario:
     """Lowest wind speed, m/s."""
     wind_direction: float = _number(0.0, -360.0, 360.0)
     """Mean direction that the wind blows to, deg."""
+    wind_turn: float = _number(0.0, -360.0, 360.0)
+    """By how much the mean direction turns in the course of an episode, deg/s."""
     wind_direction_sigma: float = _not_negative(15.0)
     """Standard deviation of the wind direction, deg."""
     wind_correlation_time: float = _positive(2.0)
@@ -101,10 +107,23 @@ class Scenario:
     cast_angle: float = _number(30.0, 0.0, 180.0)
     """Turn of the actions `cast left` and `cast right`, deg."""
 
+    drift_speed: float = _not_negative(0.0)
+    """Speed of a current that carries the agent along, of which it does not know, m/s."""
+    drift_direction: float = _number(90.0, -360.0, 360.0)
+    """Direction of that current, deg."""
+
     antenna_separation: float = _not_negative(0.1)
     """Distance between the two antennae, m."""
     antenna_forward: float = _number(0.08)
     """Distance of the antennae ahead of the body's centre, m."""
+    antennae_swapped: bool = False
+    """Whether what is called the left antenna sits on the right, and the right one on the left."""
+    left_gain: float = _not_negative(1.0)
+    """What the left reading is multiplied by before noise is added; 0 for a dead antenna."""
+    right_gain: float = _not_negative(1.0)
+    """The same of the right reading."""
+    vane_offset: float = _number(0.0, -360.0, 360.0)
+    """By how much the wind vane is turned: what it adds to the wind's direction, deg."""
     sensor_noise: float = _not_negative(1e-3)
     """Standard deviation of the noise added to each reading, concentration."""
     sensor_saturation: float = _positive(1.0)
@@ -268,6 +287,8 @@ class Scenario:
             "stride": self.speed * self.time_step,
             "emission_mean": self.emission_rate * self.time_step,
             "emission_none": math.exp(-self.emission_rate * self.time_step),
+            "emission_period": round(self.emission_period / self.time_step),
+            "emission_on": round(self.emission_duty * self.emission_period / self.time_step),
             "initial_variance": self.filament_radius**2,
             "variance_growth": 2.0 * self.diffusion * self.time_step,
             "lifetime_steps": math.floor(self.filament_lifetime / self.time_step + 1e-9),
@@ -275,10 +296,14 @@ class Scenario:
             "wind_reversion": alpha,
             "wind_speed_kick": self.wind_speed_sigma * math.sqrt(2.0 * alpha),
             "wind_direction": math.radians(self.wind_direction),
+            "wind_turn": math.radians(self.wind_turn) * self.time_step,
             "wind_direction_kick": math.radians(self.wind_direction_sigma) * math.sqrt(2.0 * alpha),
             "start_bearing": math.radians(self.start_bearing),
             "start_heading_sigma": math.radians(self.start_heading_sigma),
-            "antenna_left": 0.5 * self.antenna_separation,
+            "drift_x": self.drift_speed * self.time_step * math.cos(math.radians(self.drift_direction)),
+            "drift_y": self.drift_speed * self.time_step * math.sin(math.radians(self.drift_direction)),
+            "antenna_left": (-0.5 if self.antennae_swapped else 0.5) * self.antenna_separation,
+            "vane_offset": math.radians(self.vane_offset),
             "octant_sign": -1.0 if self.octant_clockwise else 1.0,
             "octant_offset": math.radians(self.octant_offset),
             "blank_steps": math.floor(self.blank_duration / self.time_step + 1e-9),
@@ -289,13 +314,14 @@ class Scenario:
 
 
 _NUMBERS = (
-    "width height time_step stride"
-    " emission_mean emission_none emission_jitter filament_mass"
+    "width height time_step stride drift_x drift_y"
+    " emission_mean emission_none emission_period emission_on emission_jitter filament_mass"
     " initial_variance variance_growth lifetime_steps cutoff_squared"
-    " wind_speed wind_speed_kick wind_speed_floor wind_direction wind_direction_kick wind_reversion"
+    " wind_speed wind_speed_kick wind_speed_floor wind_direction wind_turn wind_direction_kick"
+    " wind_reversion"
     " source_upwind source_jitter source_margin"
     " start_distance_min start_distance_max start_bearing start_heading_sigma"
-    " antenna_left antenna_forward sensor_noise sensor_saturation"
+    " antenna_left antenna_forward left_gain right_gain vane_offset sensor_noise sensor_saturation"
     " octant_offset octant_sign calm_speed"
     " success_radius max_steps timeout_terminates"
     " reward_time reward_success reward_whiff whiff_threshold reward_blank blank_steps"

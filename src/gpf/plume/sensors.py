@@ -10,11 +10,11 @@ from gpf.plume.rng import normal
 
 @njit(error_model="numpy")
 def sense(p, lane, filaments, scratch, stream):
-    """Read both antennae: concentration, plus noise, clipped to what the sensor can show."""
+    """Read both antennae: concentration times gain, plus noise, clipped to what the sensor can show."""
     ahead_x, ahead_y = math.cos(lane.heading), math.sin(lane.heading)
     x = lane.x + p.antenna_forward * ahead_x
     y = lane.y + p.antenna_forward * ahead_y
     side_x, side_y = -p.antenna_left * ahead_y, p.antenna_left * ahead_x  # from the middle to the left antenna
     left, right = concentrations(p, lane, filaments, x + side_x, y + side_y, x - side_x, y - side_y, scratch)
-    lane.left = min(max(left + p.sensor_noise * normal(stream), 0.0), p.sensor_saturation)
-    lane.right = min(max(right + p.sensor_noise * normal(stream), 0.0), p.sensor_saturation)
+    lane.left = min(max(p.left_gain * left + p.sensor_noise * normal(stream), 0.0), p.sensor_saturation)
+    lane.right = min(max(p.right_gain * right + p.sensor_noise * normal(stream), 0.0), p.sensor_saturation)

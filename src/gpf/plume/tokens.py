@@ -59,7 +59,7 @@ def tokenize(p, lane, tokens):
     """Write the three tokens of a lane's current observation."""
     tokens[0] = level(p, lane.left)
     tokens[1] = level(p, lane.right)
-    tokens[2] = octant(p, lane.wind_speed, lane.wind_direction, lane.heading)
+    tokens[2] = octant(p, lane.wind_speed, lane.wind_direction + p.vane_offset, lane.heading)
 
 
 def state_index(tokens: np.ndarray) -> np.ndarray:

@@ -78,7 +78,7 @@ def observe(p, lane, tokens, raw):
     raw[0] = lane.left
     raw[1] = lane.right
     raw[2] = min(lane.wind_speed, FASTEST_WIND)
-    raw[3] = wrap(lane.wind_direction)
+    raw[3] = wrap(lane.wind_direction + p.vane_offset)
     raw[4] = lane.heading
 
 

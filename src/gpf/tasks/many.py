@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import importlib
 import json
 import os
 import signal
@@ -14,10 +15,8 @@ from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import Any
 
-from gpf.navigation.agents import read_run_config
-from gpf.navigation.config import Config
 from gpf.runs import Run, RunError, check_free, read_config, read_result
-from gpf.tasks.plume import Interrupted, create_run, train, versions
+from gpf.tasks.loop import Interrupted, versions
 
 PATIENCE = 60.0
 """Seconds to wait for a run that a killed process had begun, and that is saving."""
@@ -26,24 +25,28 @@ Told = Callable[[Path, dict[str, Any] | None], None]
 """Called with a folder when its run begins or goes on (None), and again with its result."""
 
 
-def train_all(wanted: dict[Path, Config], jobs: int, tell: Told = lambda folder, result: None) -> dict[Path, Any]:
+def train_all(
+    wanted: dict[Path, Any], jobs: int, tell: Told = lambda folder, result: None, task: str = "plume"
+) -> dict[Path, Any]:
     """Train a run in each folder, `jobs` at a time, each in a process of its own on one thread; returns their results.
 
-    A folder that holds a run of another configuration, or of other versions, is refused before anything begins. Ctrl-C
-    ends the runs that are going on, which save; the same call goes on with them.
+    A task is a module of `gpf.tasks` with a `Config`, `same_run`, `create_run` and `train`. A folder that holds a
+    run of another configuration, or of other versions, is refused before anything begins. Ctrl-C ends the runs that
+    are going on, which save; the same call goes on with them.
     """
     check_jobs(jobs)
     for folder, config in wanted.items():
-        check_same(folder, config)
+        check_same(folder, config, task)
     processes: set[subprocess.Popen[str]] = set()
     stopping, lock = Event(), Lock()
 
-    def one(item: tuple[Path, Config]) -> dict[str, Any] | None:
+    def one(item: tuple[Path, Any]) -> dict[str, Any] | None:
         folder, config = item
         result = read_result(folder) if (folder / "config.json").exists() else None
         if result is None and not stopping.is_set():
             tell(folder, None)
-            command = [sys.executable, "-m", "gpf.tasks.many", str(folder), json.dumps(dataclasses.asdict(config))]
+            asked = json.dumps(dataclasses.asdict(config))
+            command = [sys.executable, "-m", "gpf.tasks.many", task, str(folder), asked]
             with lock:
                 process = subprocess.Popen(
                     command,
@@ -87,18 +90,22 @@ def check_jobs(jobs: int) -> None:
         raise ValueError(f"jobs: {jobs}; accepted: at least 1")
 
 
-def check_same(folder: Path, config: Config) -> None:
+def check_same(folder: Path, config: Any, task: str = "plume") -> None:
     """Refuse a folder that holds another run than the one that is wanted, or something else."""
     if not (folder / "config.json").exists():
         check_free(folder)
         return
-    if read_run_config(folder)[0] != config.resolved():
+    if not _module(task).same_run(folder, config):
         raise RunError(
             f"run: {folder} is of another configuration; accepted: this one, another folder, or that one deleted"
         )
     written, now = read_config(folder).get("versions"), versions()
     if written != now:
         raise RunError(f"run: {folder} was made with {written}; accepted: {now}, another folder, or that one deleted")
+
+
+def _module(task: str) -> Any:
+    return importlib.import_module(f"gpf.tasks.{task}")
 
 
 def _stop_with_parent() -> None:
@@ -111,12 +118,13 @@ def _stop_with_parent() -> None:
 
 def main() -> None:
     """Train one run, in a process that `train_all` began."""
-    place, config = Path(sys.argv[1]), Config.of(json.loads(sys.argv[2]))
+    task, place = _module(sys.argv[1]), Path(sys.argv[2])
+    config = task.Config.of(json.loads(sys.argv[3]))
     Thread(target=_stop_with_parent, daemon=True).start()
     try:
         known = (place / "config.json").exists()
-        run = Run.open(place, PATIENCE) if known else create_run(place, config)
-        train(run, threads=1)
+        run = Run.open(place, PATIENCE) if known else task.create_run(place, config)
+        task.train(run, threads=1)
     except Interrupted:
         sys.exit(130)
     except (ValueError, RuntimeError, OSError) as error:

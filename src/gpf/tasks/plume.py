@@ -5,14 +5,9 @@ in nothing but `Rules`: those of the second let nothing happen.
 """
 
 import dataclasses
-import importlib.metadata
 import json
 import shlex
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -34,11 +29,13 @@ from gpf.navigation.agents import (
 from gpf.navigation.config import Config, network_rules, planned_events
 from gpf.navigation.evaluate import BLOCK, HELD_OUT, VALIDATION, Evaluation, evaluate
 from gpf.navigation.rollouts import Episodes, probe_inputs
+from gpf.network import Rules
 from gpf.network.events import Event
 from gpf.plume.scenario import Scenario
-from gpf.runs import Run, RunError, read_log, write_json
+from gpf.runs import Run, RunError, read_config, read_log, write_json
 from gpf.spectra.plasticity import plasticity
 from gpf.spectra.recorder import Recorder, write_snapshot
+from gpf.tasks.loop import Report, train_to_the_end, versions
 
 EPOCHS_IN_A_ROUND = {"policy-gradient": 8, "parallel": 8, "online": 100}
 """After a round there are a line of metrics and a checkpoint; a killed run loses no more than one."""
@@ -51,13 +48,6 @@ EPISODES = 2000
 """Held-out episodes on which a trained navigator is reported."""
 PATHS = 200
 """Successful, and failed, episodes whose trajectories its figure shows."""
-
-Report = Callable[[dict[str, Any]], None]
-"""Called with the metrics of each round."""
-
-
-class Interrupted(KeyboardInterrupt):
-    """The user has asked to stop; the run is saved."""
 
 
 class Training:
@@ -252,10 +242,17 @@ def create_run(folder: Path, config: Config) -> Run:
     )
 
 
-def versions() -> dict[str, str]:
-    """Of everything on which the numbers of a run depend."""
-    names = {"gpf": "gpf-networks", "torch": "torch", "numpy": "numpy", "numba": "numba"}
-    return {name: importlib.metadata.version(package) for name, package in names.items()}
+def same_run(folder: Path, config: Config) -> bool:
+    """Whether a folder holds the run of a configuration: with its settings, its rules and its world."""
+    config = config.resolved()
+    (settings, world), rules = read_run_config(folder), read_config(folder)["rules"]
+    known = {spec.name for spec in dataclasses.fields(Rules)}
+    return (
+        settings == config
+        and world == Scenario.of(config.scenario)
+        and rules.keys() <= known
+        and Rules(**rules) == network_rules(config)
+    )
 
 
 def train(run: Run, threads: int | None = None, report: Report = lambda metrics: None) -> dict[str, Any]:
@@ -265,20 +262,7 @@ def train(run: Run, threads: int | None = None, report: Report = lambda metrics:
     """
     check_threads(threads)
     go_on = f"saved; go on with: gpf train --resume {shlex.quote(str(run.folder))}"
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)  # the networks are so small that a second thread only waits
-    try:
-        training = Training(run, threads)
-        with _interruptible() as asked_to_stop:
-            while not training.over:
-                report(training.round())
-                if asked_to_stop.is_set():
-                    raise Interrupted(go_on)
-        return finish(run, threads)
-    except KeyboardInterrupt:
-        raise Interrupted(go_on) from None
-    finally:
-        torch.set_num_threads(before)
+    return train_to_the_end(lambda: Training(run, threads), lambda: finish(run, threads), report, go_on)
 
 
 def check_threads(threads: int | None) -> None:
@@ -328,22 +312,3 @@ def evaluate_held_out(navigator: Navigator, episodes: int, threads: int | None =
     """A navigator in episodes that nothing was chosen on: those of its own seed's block."""
     first_seed = HELD_OUT + navigator.config.seed * BLOCK
     return evaluate(navigator.policy, navigator.scenario, episodes, first_seed, threads=threads, paths=paths)
-
-
-@contextmanager
-def _interruptible() -> Iterator[threading.Event]:
-    """While it lasts, the first Ctrl-C only sets the event; the second is as ever."""
-    asked = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield asked
-        return
-
-    def ask(signum: int, frame: object) -> None:
-        asked.set()
-        signal.signal(signal.SIGINT, before)
-
-    before = signal.signal(signal.SIGINT, ask)
-    try:
-        yield asked
-    finally:
-        signal.signal(signal.SIGINT, before)

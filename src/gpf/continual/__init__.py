@@ -1,0 +1,1 @@
+"""Learning that never ends: methods that keep networks plastic or keep them from forgetting, beside GPF."""

@@ -1,0 +1,98 @@
+"""What a run in a stream amounts to: how much it found, how fast it recovered, what it forgot.
+
+A visit is plain data: `ended` and `found`, the episodes that ended in each rollout and those among them that found the
+source; `first` and `last`, of the episodes that lay wholly within the visit the first, and the last, of every lane, as
+(found, ended); and its regime.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Visits = Sequence[dict[str, Any]]
+
+RECENT = 100
+"""Episodes over which success is averaged to see a recovery."""
+RECOVERED = 0.9
+"""Share of what a fresh learner reaches that counts as recovered."""
+
+
+def success(visit: dict[str, Any]) -> float:
+    """The share of a visit's episodes that found the source."""
+    return float(sum(visit["found"]) / sum(visit["ended"]))
+
+
+def area(visits: Visits) -> float:
+    """Area under the curve of success: its mean over visits."""
+    return float(np.mean([success(visit) for visit in visits]))
+
+
+def share(visit: dict[str, Any], which: str) -> float:
+    """Success in the first, or the last, episodes of a visit."""
+    found, ended = visit[which]
+    return found / ended if ended else 0.0
+
+
+def forgetting(visits: Visits) -> float | None:
+    """By how much success in the first episodes of a visit lies below that in the last of the regime's visit before.
+
+    The mean over all visits that return somewhere; None where none does.
+    """
+    left: dict[str, float] = {}
+    lost = []
+    for visit in visits:
+        if visit["regime"] in left:
+            lost.append(left[visit["regime"]] - share(visit, "first"))
+        left[visit["regime"]] = share(visit, "last")
+    return float(np.mean(lost)) if lost else None
+
+
+def recovery(visits: Visits, fresh: Visits) -> float:
+    """Episodes until the latest 100 are at 90 % of what a fresh learner ends a visit with; the mean over changes.
+
+    A visit in which that never happens counts with all its episodes.
+    """
+    return float(np.mean([_episodes_to(v, RECOVERED * share(f, "last")) for v, f in _pairs(visits, fresh)[1:]]))
+
+
+def _episodes_to(visit: dict[str, Any], level: float) -> float:
+    ended, found = np.cumsum(visit["ended"]), np.cumsum(visit["found"])
+    for now in range(len(ended)):
+        if ended[now] < RECENT:
+            continue
+        since = int(np.searchsorted(ended, ended[now] - RECENT, side="right")) - 1
+        episodes, successes = (
+            (ended[now] - ended[since], found[now] - found[since]) if since >= 0 else (ended[now], found[now])
+        )
+        if successes >= level * episodes - 1e-9:
+            return float(ended[now])
+    return float(ended[-1])
+
+
+def transfer(visits: Visits, fresh: Visits) -> float | None:
+    """By how much success in regimes that are met for the first time lies above a fresh learner's, on average."""
+    seen = {visits[0]["regime"]}
+    gained = []
+    for visit, other in _pairs(visits, fresh)[1:]:
+        if visit["regime"] not in seen:
+            gained.append(success(visit) - success(other))
+        seen.add(visit["regime"])
+    return float(np.mean(gained)) if gained else None
+
+
+def _pairs(visits: Visits, fresh: Visits) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    if [v["regime"] for v in visits] != [v["regime"] for v in fresh]:
+        raise ValueError("fresh: of another stream; accepted: a fresh learner's visits to the same regimes")
+    return list(zip(visits, fresh, strict=True))
+
+
+def curve(visits: Visits, points: int = 20) -> NDArray[np.float64]:
+    """Success over the stream, `points` to a visit, each over that share of its episodes."""
+    values = []
+    for visit in visits:
+        ended, found = (np.concatenate([[0], np.cumsum(visit[name])]) for name in ("ended", "found"))
+        bounds = np.interp(np.linspace(0, ended[-1], points + 1), ended, found)
+        values.append(np.diff(bounds) * points / ended[-1])
+    return np.concatenate(values)

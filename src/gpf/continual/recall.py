@@ -1,0 +1,268 @@
+"""Growing, pruning and freezing in a stream of worlds: versions of a network that are kept, tried and recalled.
+
+A network that learns on in another world unlearns the one before. So the version that did well there is pruned, frozen
+and kept. When the rate of success drops, all that is kept is tried beside the network as it is: the best of them takes
+its place and, where that is of no use either, a new path through the network grows from nothing. All that is kept, and
+what is in use, stays within a number of parameters.
+"""
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from gpf.network import GrowPruneFreeze
+from gpf.network.growth import Plateau, dropped
+from gpf.network.state import capture, restore
+
+Snapshot = tuple[dict[str, Tensor], dict[str, Any]]
+
+
+@dataclass
+class Version:
+    """A network as it once was."""
+
+    snapshot: Snapshot
+    rate: float
+    """What it reached."""
+    parameters: int
+    """Weights and biases that are not pruned."""
+    used: int
+    """Epoch in which it was last in use."""
+
+
+@dataclass
+class Trial:
+    """What is tried side by side, and how it has done so far."""
+
+    candidates: list[int | None]
+    """Versions by their number; None for the network as it is."""
+    before: float
+    """The rate from which it dropped."""
+    successes: list[float]
+    tried: list[float]
+    """Steps of each, over all lanes."""
+    epochs: int = 0
+
+    def rates(self) -> list[float]:
+        """Of each candidate."""
+        return [s / t if t else 0.0 for s, t in zip(self.successes, self.tried, strict=True)]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """When to try what was kept, and what to do then. The unit of time is the epoch."""
+
+    drop: float = 0.35
+    """Share of the best rate below which, if it is no chance either, the world is thought to have changed."""
+    window: int = 5
+    """Epochs over which the rate is averaged to see a drop."""
+    settled: int = 15
+    """Epochs over which it is averaged to see how well a version does."""
+    trial: int = 8
+    """Epochs of a trial; half-way through, the worse half of the candidates is out, and the others count anew."""
+    useful: float = 0.25
+    """Share of what a version once reached, below which nothing can be made of it, and a new path grows."""
+    keep: float = 0.35
+    """Share of the weights that a version keeps when it is put away."""
+    budget: int = 14_000
+    """Greatest number of parameters, in use and kept together."""
+    grow: bool = True
+    """Whether a new path may grow; otherwise the best there is learns on."""
+    freeze: bool = True
+    """Whether versions are kept."""
+
+
+@dataclass
+class Recall:
+    """Watches over a network in a stream; call `after_epoch`, and `after_trial` while something is tried.
+
+    Args:
+        net: The network, in GPF's care; its rules need no drop of their own.
+        fresh: Makes a model of a number of layers that has learnt nothing.
+    """
+
+    net: GrowPruneFreeze
+    fresh: Callable[[int], nn.Module]
+    settings: Settings = field(default_factory=Settings)
+
+    def __post_init__(self) -> None:
+        self.versions: dict[int, Version] = {}
+        self.current, self.made, self.epoch = 0, 1, 0
+        self.counts: list[tuple[float, float]] = []  # successes and steps of the latest epochs
+        self.best = 0.0
+        self.good: Snapshot | None = None
+        self.now: Snapshot | None = None  # the network as it was when the trial began
+        self.trial: Trial | None = None
+
+    @property
+    def parameters(self) -> int:
+        """Weights and biases in use and kept that are not pruned."""
+        others = sum(version.parameters for number, version in self.versions.items() if number != self.current)
+        return others + count_parameters(self.net)
+
+    def after_epoch(self, successes: float, tried: float) -> list[str]:
+        """Take note of an epoch's successes, and of the steps in all lanes; returns what happened, in words."""
+        s = self.settings
+        self.epoch += 1
+        self._make_room(count_parameters(self.net))  # it may have grown
+        self.counts = [*self.counts, (successes, tried)][-max(s.window, s.settled) :]
+        if len(self.counts) >= s.settled:
+            settled = _rate(self.counts[-s.settled :])
+            self.best = max(self.best, settled)
+            if settled >= 0.9 * self.best:
+                self.good = copied(capture(self.net))
+        latest = self.counts[-s.window :]
+        recent, expected = _rate(latest), self.best * sum(steps for _, steps in latest)
+        by_chance = expected - 3.0 * expected**0.5  # three standard deviations of so many successes
+        if self.good is None or not dropped(recent, self.best, s.drop, "max") or sum(n for n, _ in latest) > by_chance:
+            return []
+        self.trial = self._begun_trial()
+        return [f"tries {len(self.trial.candidates) - 1} kept versions: fell to {recent:.3g} from {self.best:.3g}"]
+
+    def _begun_trial(self) -> Trial:
+        self.now = copied(capture(self.net))
+        if self.settings.freeze and self.good is not None:
+            self._put_away(self.good)
+        candidates: list[int | None] = [None, *(number for number in self.versions if number != self.current)]
+        zeros = [0.0] * len(candidates)
+        return Trial(candidates, self.best, list(zeros), list(zeros))
+
+    def _put_away(self, good: Snapshot) -> None:
+        """Prune the version in use as it was at its best, and keep it."""
+        restore(self.net, *good)
+        if self.settings.keep < 1.0:
+            self.net.prune("put away", self.settings.keep, newest=True)
+        size = count_parameters(self.net)
+        self.versions[self.current] = Version(copied(capture(self.net)), self.best, size, self.epoch)
+
+    def _make_room(self, size: int) -> None:
+        """Let the least recently used versions go until there is room for so many parameters in use."""
+        others = {number for number in self.versions if number != self.current}
+        while others and size + sum(self.versions[number].parameters for number in others) > self.settings.budget:
+            oldest = min(others, key=lambda number: self.versions[number].used)
+            others.remove(oldest)
+            del self.versions[oldest]
+
+    def candidates(self) -> list[nn.Module]:
+        """Models of what is being tried, in order; those who try them share their lanes out evenly."""
+        models = []
+        for number in self._checked_trial().candidates:
+            self._place(number)
+            models.append(copy.deepcopy(self.net.model))
+        return models
+
+    def after_trial(self, successes: Sequence[float], tried: Sequence[float]) -> list[str]:
+        """Take note of an epoch of the trial: successes, and steps, of each candidate; returns what happened."""
+        s, trial = self.settings, self._checked_trial()
+        self.epoch += 1
+        trial.epochs += 1
+        trial.successes = [a + b for a, b in zip(trial.successes, successes, strict=True)]
+        trial.tried = [a + b for a, b in zip(trial.tried, tried, strict=True)]
+        if trial.epochs == s.trial // 2:  # until now, all were where somebody else had lost his way
+            rates = trial.rates()
+            better = sorted(range(len(rates)), key=lambda n: -rates[n])[: (len(rates) + 1) // 2]
+            trial.candidates = [trial.candidates[n] for n in sorted({0, *better})]
+            trial.successes, trial.tried = ([0.0] * len(trial.candidates) for _ in range(2))
+        return self._decide(trial) if trial.epochs >= s.trial else []
+
+    def _decide(self, trial: Trial) -> list[str]:
+        """Put the best candidate into place, or a new path."""
+        s, rates = self.settings, trial.rates()
+        best = max(range(len(rates)), key=lambda n: rates[n])
+        if rates[best] < 1.2 * rates[0]:
+            best = 0
+        number = trial.candidates[best]
+        reached = trial.before if number is None else self.versions[number].rate
+        share = rates[best] / reached
+        self._place(number)
+        words = f"at {rates[best]:.3g} of {reached:.3g} once"
+        if share < s.useful and s.grow:
+            self.current, self.made = self.made, self.made + 1
+            self._renew()
+            self._make_room(count_parameters(self.net))
+            said = f"grows version {self.current}: the best is {words}"
+        elif number is None:
+            said = f"goes on, {words}"
+        else:
+            said = f"recalls version {number}, {words}"
+            self.current = number
+        if self.current in self.versions:
+            self.versions[self.current].used = self.epoch
+        self.counts, self.best, self.good, self.now, self.trial = [], 0.0, None, None, None
+        self.net.plateau = Plateau()
+        return [said]
+
+    def _place(self, number: int | None) -> None:
+        """Let the network be a version, or what it was when the trial began."""
+        snapshot = self.now if number is None else self.versions[number].snapshot
+        if snapshot is not None:
+            restore(self.net, *snapshot)
+
+    def _renew(self) -> None:
+        """Let the network begin anew, as deep as its rules let it: other weights, no masks, no memory of gradients."""
+        for layer in self.net.frozen:
+            self.net.thaw(layer, "a new path")
+        while self.net.depth < (self.net.rules.max_depth or 0):
+            self.net.grow("a new path")
+        tensors, manifest = copied(capture(self.net))
+        weights = self.fresh(self.net.depth).state_dict()
+        kept = {
+            name: torch.zeros_like(tensor) if "/belief/" in name else tensor
+            for name, tensor in tensors.items()
+            if name.startswith("layer/") and "/pruned/" not in name and "/previous/" not in name
+        }
+        manifest = {**manifest, "optimizer": {**manifest["optimizer"], "scalars": {}}}
+        restore(self.net, kept | {f"model/{name}": tensor for name, tensor in weights.items()}, manifest)
+
+    def _checked_trial(self) -> Trial:
+        if self.trial is None:
+            raise ValueError("trial: none is going on; accepted: while `trial` is not None")
+        return self.trial
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Everything that it remembers: tensors, and plain data."""
+        tensors: dict[str, Tensor] = {}
+        plain: dict[str, Any] = {name: getattr(self, name) for name in ("current", "made", "epoch", "counts", "best")}
+        plain["trial"] = None if self.trial is None else vars(self.trial)
+        plain["versions"] = {}
+        snapshots = {"good": self.good, "now": self.now}
+        for number, version in self.versions.items():
+            snapshots[str(number)] = version.snapshot
+            plain["versions"][str(number)] = [version.rate, version.parameters, version.used]
+        plain["manifests"] = {name: snapshot[1] for name, snapshot in snapshots.items() if snapshot is not None}
+        for name, snapshot in snapshots.items():
+            if snapshot is not None:
+                tensors |= {f"{name}/{key}": tensor for key, tensor in snapshot[0].items()}
+        return tensors, plain
+
+    def restore(self, tensors: dict[str, Tensor], plain: dict[str, Any]) -> None:
+        """Go on from a state."""
+        for name in ("current", "made", "epoch", "counts", "best"):
+            setattr(self, name, plain[name])
+        snapshots: dict[str, Snapshot] = {}
+        for name, manifest in plain["manifests"].items():
+            mine = {key.removeprefix(f"{name}/"): t for key, t in tensors.items() if key.startswith(f"{name}/")}
+            snapshots[name] = mine, manifest
+        self.good, self.now = snapshots.get("good"), snapshots.get("now")
+        self.trial = None if plain["trial"] is None else Trial(**plain["trial"])
+        self.versions = {
+            int(number): Version(snapshots[number], *values) for number, values in plain["versions"].items()
+        }
+
+
+def _rate(counts: Sequence[tuple[float, float]]) -> float:
+    return sum(n for n, _ in counts) / sum(steps for _, steps in counts)
+
+
+def copied(snapshot: Snapshot) -> Snapshot:
+    """A snapshot that does not change with the network."""
+    return {name: tensor.detach().clone() for name, tensor in snapshot[0].items()}, copy.deepcopy(snapshot[1])
+
+
+def count_parameters(net: GrowPruneFreeze) -> int:
+    """Weights and biases of the whole model that are not pruned."""
+    return sum(p.numel() for p in net.model.parameters()) - net.shape().pruned

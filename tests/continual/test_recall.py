@@ -1,0 +1,198 @@
+"""What is kept, tried and recalled, with a world of two lines: rates of success are whatever the test says."""
+
+import json
+
+import pytest
+import torch
+
+import gpf
+from gpf.continual.recall import Recall, Settings, count_parameters
+
+SETTINGS = Settings(window=2, settled=3, trial=4, drop=0.5, keep=0.5, budget=10_000)
+STEPS = 1000.0
+
+
+def fresh(depth):
+    return gpf.MLP(4, 8, 2, depth)
+
+
+def made(**changes):
+    torch.manual_seed(0)
+    model = fresh(1)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    rules = gpf.Rules.continual(max_depth=2, grow_patience=None, prune_patience=None, freeze_patience=None, drop=None)
+    net = gpf.attach(model, optimizer, rules=rules)
+    values = {**vars(SETTINGS), **changes}
+    return Recall(net, fresh, Settings(**values))
+
+
+def learn(recall, epochs=1, rate=0.5):
+    """Let the network learn something, with this rate of success."""
+    said = []
+    for _ in range(epochs):
+        x = torch.randn(16, 4)
+        loss = recall.net.model(x).square().mean()
+        recall.net.optimizer.zero_grad()
+        loss.backward()
+        recall.net.optimizer.step()
+        said += recall.after_epoch(rate * STEPS, STEPS)
+    return said
+
+
+def drop(recall):
+    said = []
+    while recall.trial is None:
+        said += learn(recall, rate=0.0)
+    return said
+
+
+def try_out(recall, rates):
+    """Let candidates, by their number, have these rates until it is decided."""
+    said = []
+    while recall.trial is not None:
+        count = len(recall.candidates())
+        assert count == len(recall.trial.candidates)
+        steps = STEPS / count
+        said += recall.after_trial([rates[number] * steps for number in recall.trial.candidates], [steps] * count)
+    return said
+
+
+def outputs(recall):
+    with torch.no_grad():
+        return recall.net.model(torch.linspace(-1, 1, 12).view(3, 4)).clone()
+
+
+def test_steady_success_changes_nothing():
+    recall = made()
+    assert learn(recall, 20) == []
+    assert recall.versions == {}
+
+
+def test_a_drop_that_chance_explains_is_no_drop():
+    recall = made()
+    for _ in range(10):
+        recall.after_epoch(4, STEPS)
+    assert recall.after_epoch(1, STEPS) == []
+    assert recall.after_epoch(1, STEPS) == []  # 2 of 8: below half, but within three deviations
+
+
+def test_what_was_good_is_kept_as_it_was_but_for_pruned_weights():
+    recall = made(keep=1.0)
+    learn(recall, 6)
+    before = outputs(recall)
+    drop(recall)  # learns on for a moment in a world that has changed
+    kept = recall.versions[0]
+    assert kept.rate == pytest.approx(0.5)
+    recall._place(0)
+    torch.testing.assert_close(outputs(recall), before, rtol=0, atol=0)
+    recall._place(None)
+    assert not torch.equal(outputs(recall), before)
+
+    pruned = made()
+    learn(pruned, 6)
+    drop(pruned)
+    assert pruned.versions[0].parameters == kept.parameters - 16  # half of 4 x 8 weights
+
+
+def test_where_nothing_is_of_use_a_new_path_grows_and_what_was_kept_comes_back():
+    recall = made(keep=1.0)
+    learn(recall, 6)
+    good = outputs(recall)
+    assert "fell to" in drop(recall)[0]
+    (said,) = try_out(recall, {None: 0.0})
+    assert said == "grows version 1: the best is at 0 of 0.5 once"
+    assert (recall.current, recall.net.depth, recall.net.shape().pruned) == (1, 2, 0)
+    assert not recall.net.optimizer.state  # it remembers no gradients
+    learn(recall, 6, rate=0.4)
+    drop(recall)
+    (said,) = try_out(recall, {None: 0.0, 0: 0.3})
+    assert said == "recalls version 0, at 0.3 of 0.5 once"
+    assert (recall.current, recall.net.depth) == (0, 1)
+    torch.testing.assert_close(outputs(recall), good, rtol=0, atol=0)
+    learn(recall, 3)  # and learns on
+
+
+def test_whoever_still_does_well_goes_on():
+    recall = made()
+    learn(recall, 6)
+    drop(recall)
+    now = recall.now[0]["model/head.bias"].clone()
+    (said,) = try_out(recall, {None: 0.4})
+    assert said == "goes on, at 0.4 of 0.5 once"
+    assert torch.equal(recall.net.model.head.bias, now)
+    assert recall.current == 0
+
+
+def test_half_of_the_candidates_is_out_half_way_and_the_others_count_anew():
+    recall = made()
+    for _ in range(4):  # five versions
+        learn(recall, 6)
+        drop(recall)
+        try_out(recall, dict.fromkeys([None, *range(9)], 0.0))
+    learn(recall, 6)
+    drop(recall)
+    assert recall.trial.candidates == [None, 0, 1, 2, 3]
+    for _ in range(2):
+        recall.after_trial([0.0, 10.0, 0.0, 30.0, 20.0], [STEPS] * 5)
+    assert recall.trial.candidates == [None, 0, 2, 3]
+    assert recall.trial.rates() == [0.0] * 4
+    recall.after_trial([0.0, 500.0, 0.0, 0.0], [STEPS] * 4)
+    assert recall.after_trial([0.0, 500.0, 0.0, 0.0], [STEPS] * 4) == ["recalls version 0, at 0.5 of 0.5 once"]
+
+
+def test_parameters_stay_within_the_budget_and_the_least_recently_used_go():
+    dense = sum(p.numel() for p in fresh(2).parameters())
+    recall = made(budget=3 * dense)
+    for _ in range(8):
+        learn(recall, 6)
+        drop(recall)
+        try_out(recall, dict.fromkeys([None, *range(20)], 0.0))
+        assert recall.parameters <= 3 * dense
+        assert recall.parameters == count_parameters(recall.net) + sum(
+            version.parameters for number, version in recall.versions.items() if number != recall.current
+        )
+    assert 0 not in recall.versions
+    assert max(recall.versions) == 7
+
+
+def test_without_growing_the_best_there_is_learns_on_and_without_freezing_nothing_is_kept():
+    recall = made(grow=False)
+    learn(recall, 6)
+    drop(recall)
+    assert try_out(recall, {None: 0.0}) == ["goes on, at 0 of 0.5 once"]
+    recall = made(freeze=False)
+    learn(recall, 6)
+    drop(recall)
+    assert recall.versions == {}
+    assert try_out(recall, {None: 0.0})[0].startswith("grows version 1")
+
+
+@pytest.mark.parametrize("when", ["learning", "trying"])
+def test_it_goes_on_from_its_state_as_if_nothing_had_happened(when):
+    recall = made()
+    learn(recall, 6)
+    drop(recall)
+    try_out(recall, {None: 0.0})
+    learn(recall, 6)
+    if when == "trying":
+        drop(recall)
+        recall.after_trial([0.0, 300.0], [STEPS / 2] * 2)
+    tensors, plain = recall.state()
+    tensors = {name: tensor.clone() for name, tensor in tensors.items()}
+    other = made()
+    other.net.grow()  # as a checkpoint would have it
+    other.net.model.load_state_dict(recall.net.model.state_dict())
+    other.restore(tensors, json.loads(json.dumps(plain)))
+    again, others = recall.state(), other.state()
+    assert json.dumps(again[1]) == json.dumps(others[1])
+    assert again[0].keys() == others[0].keys()
+    assert all(torch.equal(tensor, others[0][name]) for name, tensor in again[0].items())
+    if when == "trying":
+        rates = {None: 0.0, 0: 0.4}
+        assert try_out(recall, rates) == try_out(other, rates) == ["recalls version 0, at 0.4 of 0.5 once"]
+        torch.testing.assert_close(outputs(other), outputs(recall), rtol=0, atol=0)
+
+
+def test_nothing_is_tried_while_there_is_no_trial():
+    with pytest.raises(ValueError, match=r"^trial: none is going on"):
+        made().candidates()
