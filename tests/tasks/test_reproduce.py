@@ -113,10 +113,11 @@ def test_the_page_says_what_the_scores_say(scores, tmp_path):
 @pytest.mark.parametrize(
     ("ours", "theirs", "said"),
     [
-        ([0.9, 0.91, 0.92], [0.5, 0.5, 0.51], "**higher**"),
-        ([0.1, 0.11, 0.12], [0.5, 0.5, 0.51], "**lower**"),
+        ([0.9, 0.91, 0.92] * 2, [0.5, 0.5, 0.51] * 2, "**higher**"),
+        ([0.1, 0.11, 0.12] * 2, [0.5, 0.5, 0.51] * 2, "**lower**"),
         ([0.4, 0.6, 0.5], [0.5, 0.5, 0.5], "**no difference shown**"),
+        ([0.9, 0.91, 0.92], [0.5, 0.5, 0.51], "p = 0.250: **no difference shown**"),  # three coins say little
     ],
 )
-def test_a_verdict_is_that_of_the_interval(ours, theirs, said):
+def test_a_verdict_is_that_of_the_interval_and_the_test_together(ours, theirs, said):
     assert change(np.array(ours), np.array(theirs)).endswith(said)
