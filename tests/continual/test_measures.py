@@ -7,7 +7,7 @@ from gpf.continual import measures
 
 
 def visit(regime, ended, found, first=(0, 1), last=(1, 1)):
-    return {"regime": regime, "ended": ended, "found": found, "first": first, "last": last}
+    return {"regime": regime, "ended": ended, "found": found, "first": first, "first_whole": first, "last": last}
 
 
 def test_the_area_is_the_mean_over_visits_whatever_their_length():
@@ -25,6 +25,10 @@ def test_forgetting_by_hand():
     ]
     assert measures.forgetting(stream) == pytest.approx((0.6 + 0.2) / 2)
     assert measures.forgetting(stream[:2]) is None
+    stream[2]["first_whole"] = (8, 10)
+    assert measures.forgetting(stream, "first_whole") == pytest.approx((0.1 + 0.2) / 2)
+    stream[2]["first_whole"] = (0, 0)  # nothing is known of it
+    assert measures.forgetting(stream, "first_whole") == pytest.approx(0.2)
 
 
 def test_recovery_by_hand():

@@ -26,15 +26,18 @@ def made(**changes):
     return Recall(net, fresh, Settings(**values))
 
 
+def learn_once(recall):
+    loss = recall.net.model(torch.randn(16, 4)).square().mean()
+    recall.net.optimizer.zero_grad()
+    loss.backward()
+    recall.net.optimizer.step()
+
+
 def learn(recall, epochs=1, rate=0.5):
     """Let the network learn something, with this rate of success."""
     said = []
     for _ in range(epochs):
-        x = torch.randn(16, 4)
-        loss = recall.net.model(x).square().mean()
-        recall.net.optimizer.zero_grad()
-        loss.backward()
-        recall.net.optimizer.step()
+        learn_once(recall)
         said += recall.after_epoch(rate * STEPS, STEPS)
     return said
 
@@ -65,7 +68,8 @@ def outputs(recall):
 def test_steady_success_changes_nothing():
     recall = made()
     assert learn(recall, 20) == []
-    assert recall.versions == {}
+    assert recall.versions.keys() == {0}  # a copy of what does well
+    assert (recall.current, recall.net.depth) == (0, 1)
 
 
 def test_a_drop_that_chance_explains_is_no_drop():
@@ -76,22 +80,40 @@ def test_a_drop_that_chance_explains_is_no_drop():
     assert recall.after_epoch(1, STEPS) == []  # 2 of 8: below half, but within three deviations
 
 
-def test_what_was_good_is_kept_as_it_was_but_for_pruned_weights():
+def test_what_does_well_is_kept_as_it_was_but_for_pruned_weights():
     recall = made(keep=1.0)
-    learn(recall, 6)
+    learn(recall, 6)  # a copy every other epoch
     before = outputs(recall)
     drop(recall)  # learns on for a moment in a world that has changed
     kept = recall.versions[0]
-    assert kept.rate == pytest.approx(0.5)
+    assert (kept.rate, kept.parameters) == (pytest.approx(0.5), count_parameters(recall.net))
     recall._place(0)
     torch.testing.assert_close(outputs(recall), before, rtol=0, atol=0)
     recall._place(None)
     assert not torch.equal(outputs(recall), before)
 
-    pruned = made()
-    learn(pruned, 6)
-    drop(pruned)
-    assert pruned.versions[0].parameters == kept.parameters - 16  # half of 4 x 8 weights
+
+def test_what_is_kept_is_pruned_by_saliency_and_what_is_in_use_is_not():
+    recall = made(keep=0.25)
+    learn(recall, 6)
+    (layer,) = recall.net.layers
+    weight = layer.weights[0].parameter
+    cost = weight.square() * recall.net.optimizer.state[weight]["exp_avg_sq"]
+    tensors, _ = recall.versions[0].snapshot
+    mask = tensors["layer/0/pruned/linear.weight"]
+    assert int(mask.sum()) == 24  # three quarters of 4 x 8
+    assert cost[mask].max() <= cost[~mask].min()
+    for name in ("model/layers.0.linear.weight", "optimizer/layers.0.linear.weight/exp_avg"):
+        assert not tensors[name][mask].any()
+        assert tensors[name][~mask].all()
+    assert recall.versions[0].parameters == count_parameters(recall.net) - 24
+    assert recall.parameters == 2 * count_parameters(recall.net) - 24
+    assert recall.net.shape().pruned == 0
+    drop(recall)
+    recall._place(0)
+    assert recall.net.shape().pruned == 24  # and the masks hold
+    learn_once(recall)
+    assert int((weight == 0).sum()) == 24
 
 
 def test_where_nothing_is_of_use_a_new_path_grows_and_what_was_kept_comes_back():
@@ -116,7 +138,7 @@ def test_whoever_still_does_well_goes_on():
     recall = made()
     learn(recall, 6)
     drop(recall)
-    now = recall.now[0]["model/head.bias"].clone()
+    now = recall.net.model.head.bias.clone()
     (said,) = try_out(recall, {None: 0.4})
     assert said == "goes on, at 0.4 of 0.5 once"
     assert torch.equal(recall.net.model.head.bias, now)
@@ -140,19 +162,50 @@ def test_half_of_the_candidates_is_out_half_way_and_the_others_count_anew():
     assert recall.after_trial([0.0, 500.0, 0.0, 0.0], [STEPS] * 4) == ["recalls version 0, at 0.5 of 0.5 once"]
 
 
-def test_parameters_stay_within_the_budget_and_the_least_recently_used_go():
+def test_parameters_stay_within_the_budget_at_every_moment_and_the_least_recently_used_go():
     dense = sum(p.numel() for p in fresh(2).parameters())
     recall = made(budget=3 * dense)
-    for _ in range(8):
-        learn(recall, 6)
-        drop(recall)
-        try_out(recall, dict.fromkeys([None, *range(20)], 0.0))
-        assert recall.parameters <= 3 * dense
-        assert recall.parameters == count_parameters(recall.net) + sum(
-            version.parameters for number, version in recall.versions.items() if number != recall.current
+
+    def counted():
+        """From the tensors themselves."""
+        snapshots = [version.snapshot[0] for version in recall.versions.values()]
+        if recall.now is not None:
+            snapshots.append(recall.now[0])
+        else:
+            snapshots.append({f"model/{name}": p for name, p in recall.net.model.named_parameters()})
+        return sum(
+            tensor.numel() - (int((tensor == 0).sum()) if name.endswith("linear.weight") else 0)
+            for tensors in snapshots
+            for name, tensor in tensors.items()
+            if name.startswith("model/")
         )
+
+    for _ in range(8):
+        while recall.trial is None:
+            learn(recall, rate=0.5 if len(recall.counts) < 6 else 0.0)
+            assert counted() == recall.parameters <= 3 * dense
+        while recall.trial is not None:
+            count = len(recall.candidates())
+            recall.after_trial([0.0] * count, [STEPS] * count)
+            assert counted() == recall.parameters <= 3 * dense
     assert 0 not in recall.versions
     assert max(recall.versions) == 7
+
+
+def test_a_version_in_another_world_goes_on_as_a_new_one_and_what_it_was_stays():
+    recall = made(useful=0.1)
+    learn(recall, 6)
+    kept = {name: tensor.clone() for name, tensor in recall.versions[0].snapshot[0].items()}
+    drop(recall)
+    try_out(recall, {None: 0.1})  # goes on
+    learn(recall, 10, rate=0.3)  # and never gets to 0.7 of 0.5
+    assert recall.current == 1
+    assert recall.versions.keys() == {0, 1}
+    drop(recall)
+    try_out(recall, {None: 0.0, 0: 0.4})
+    learn(recall, 10, rate=0.45)
+    assert (recall.current, recall.versions.keys()) == (0, {0, 1})  # that was its world
+    assert any(not torch.equal(tensor, recall.versions[0].snapshot[0][name]) for name, tensor in kept.items())
 
 
 def test_without_growing_the_best_there_is_learns_on_and_without_freezing_nothing_is_kept():
@@ -160,6 +213,9 @@ def test_without_growing_the_best_there_is_learns_on_and_without_freezing_nothin
     learn(recall, 6)
     drop(recall)
     assert try_out(recall, {None: 0.0}) == ["goes on, at 0 of 0.5 once"]
+    learn(recall, 10, rate=0.3)
+    drop(recall)
+    assert try_out(recall, {None: 0.0, 0: 0.4}) == ["recalls version 0, at 0.4 of 0.5 once"]
     recall = made(freeze=False)
     learn(recall, 6)
     drop(recall)

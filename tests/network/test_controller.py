@@ -823,19 +823,27 @@ def test_a_drop_thaws_and_grows_and_forgets_what_was_best():
     torch.manual_seed(0)
     model = gpf.MLP(3, 4, 1)
     optimizer = torch.optim.Adam(model.parameters())
-    rules = gpf.Rules.continual(grow_patience=50, prune_patience=None, freeze_patience=None, max_depth=2)
+    rules = gpf.Rules.continual(grow_patience=50, prune_patience=None, freeze_patience=None, max_depth=2, drop_window=2)
     net = gpf.attach(model, optimizer, rules=rules)
-    assert net.end_epoch(0.9) == []
+    assert [net.end_epoch(metric) for metric in (0.8, 1.0, 0.4)] == [[], [], []]  # half of 0.9 is 0.45
     net.freeze(0)
-    assert net.end_epoch(0.6) == []  # 0.6 of 0.9 is 0.54
-    events = net.end_epoch(0.5)
+    events = net.end_epoch(0.4)
     assert [event.kind for event in events] == ["thawed", "grown"]
-    assert all(event.reason == "fell to 0.5 from 0.9" for event in events)
+    assert all(event.reason == "fell to 0.4 from 0.9" for event in events)
     assert net.frozen == ()
     assert net.depth == 2
-    assert net.end_epoch(0.4) == []  # held against 0.5 now, and there is no room for a third
-    assert net.end_epoch(0.2) == []
-    assert net.depth == 2
+    assert [net.end_epoch(metric) for metric in (0.4, 0.4, 0.1, 0.1)] == [[]] * 4  # no room for a third, none frozen
+
+
+def test_chance_is_no_drop():
+    """Twenty-five successes an epoch, give or take five, for ever."""
+    torch.manual_seed(0)
+    model = gpf.MLP(3, 4, 1)
+    net = gpf.attach(
+        model, torch.optim.Adam(model.parameters()), rules=gpf.Rules.continual(grow_patience=2000, freeze_patience=None)
+    )
+    metrics = torch.poisson(torch.full((1000,), 25.0)).tolist()
+    assert [event for metric in metrics for event in net.end_epoch(metric)] == []
 
 
 def test_pruning_spares_the_newest_layer_unless_told_otherwise():

@@ -118,17 +118,28 @@ def test_streams_are_seeded_and_nothing_comes_twice_in_a_row():
     assert len({visit.regime for visit in preset("harsh").visits}) == 13
 
 
+def of(*names, episodes=3, gradual=False, **others):
+    visits = [{"regime": name, "episodes": episodes, "gradual": gradual} for name in names]
+    return Stream.of({"visits": visits, **others})
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
         (lambda: preset("rough"), "stream: 'rough'; accepted: gentle, harsh, returning"),
         (lambda: drawn(0, ("home",), 3), "regimes: home; accepted: at least two"),
-        (lambda: Stream((), Scenario()), "stream: no visits"),
-        (lambda: Stream((Visit("moon", 3),), Scenario()), "regime: 'moon'; accepted: home, gusts"),
-        (lambda: Stream((Visit("home", 0),), Scenario()), "episodes: 0 of visit 0 to 'home'; accepted: at least 1"),
-        (lambda: Stream((Visit("home", 3, True),), Scenario()), "gradual: the first visit"),
-        (lambda: Stream((Visit("x", 3),), Scenario(), {"x": {"spede": 1.0}}), "regime 'x': spede; accepted: fields"),
-        (lambda: Stream((Visit("x", 3),), Scenario(), {"x": {"speed": -1.0}}), "regime 'x': speed: -1.0; accepted"),
+        (lambda: Stream((), Scenario()), "visits: 0; accepted: at least two"),
+        (lambda: Stream((Visit("home", 3),), Scenario()), "visits: 1; accepted: at least two"),
+        (lambda: of("home", "home"), "regime: 'home' of visit 1 after itself; accepted: another"),
+        (lambda: of("moon", "home"), "regime: 'moon'; accepted: home, gusts"),
+        (lambda: of(["home"], "home"), r"regime: \['home'\]; accepted: home, gusts"),
+        (lambda: of("home", "wide", episodes=0), "episodes: 0 of visit 0 to 'home'; accepted: at least 1"),
+        (lambda: of("home", "wide", gradual=True), "gradual: the first visit"),
+        (lambda: of("home", "wide", gradual="no"), "gradual: 'no' of visit 0; accepted: true or false"),
+        (lambda: of("home", "x", regimes={"x": {"spede": 1.0}}), "regime 'x': spede; accepted: fields"),
+        (lambda: of("home", "x", regimes={"x": {"speed": -1.0}}), "regime 'x': speed: -1.0; accepted"),
+        (lambda: of("home", "x", regimes={"x": 5}), "regimes: .*; accepted: an object of fields"),
+        (lambda: of("home", "x", regimes=[1]), "regimes: .*; accepted: an object of fields"),
         (lambda: Stream.of({"visits": [{"regime": "home", "days": 3}]}), "visits: .*days"),
         (lambda: Stream.of({"visit": []}), "stream: .*; accepted: an object of visits"),
     ],

@@ -87,7 +87,7 @@ def test_the_oracle_has_its_network_back(tmp_path, stream):
 
 
 def test_what_is_measured_of_a_visit_by_hand(tmp_path):
-    """Lane 7 ended an episode that began in the visit before: it is neither its first nor its last one here."""
+    """Lane 7 ended an episode that began in the visit before: it is its first to end, but not its first here."""
     training = Training(create_run(tmp_path / "a", Config(method="depth-1", **SMALL)))
     training.progress["visit"] = 1
     training.progress["began"] = [0] * 100
@@ -97,8 +97,9 @@ def test_what_is_measured_of_a_visit_by_hand(tmp_path):
         rollouts.ends[t, lane], rollouts.successes[t, lane] = True, found
     training._note_lanes()
     now = training.progress
-    assert (now["first"][7], now["last"][7]) == (False, True)
-    assert (now["first"][8], now["last"][8]) == (None, None)
+    assert (now["first"][7], now["first_whole"][7], now["last"][7]) == (True, False, True)
+    assert (now["first"][8], now["first_whole"][8], now["last"][8]) == (True, None, None)
+    assert (now["first"][9], now["last"][9]) == (None, None)
     assert now["began"][7:10] == [1, 1, 0]
 
 
@@ -121,9 +122,10 @@ def test_a_study_writes_its_page_and_gives_the_same_numbers_again(tmp_path, stre
 
 def test_verdicts_by_hand():
     more, less = Measure("", 1, ".1f"), Measure("", -1, ".1f")
-    assert verdict([2.0, 3.0], [1.0, 2.0], more) == "better: +1.0 [+1.0, +1.0]"
-    assert verdict([2.0, 3.0], [1.0, 2.0], less) == "worse: +1.0 [+1.0, +1.0]"
-    assert verdict([1.0, 3.0], [2.0, 2.0], less).startswith("no difference shown: +0.0")
+    assert verdict([2.0, 3.0] * 3, [1.0, 2.0] * 3, more) == "better: +1.0 [+1.0, +1.0]"
+    assert verdict([2.0, 3.0] * 3, [1.0, 2.0] * 3, less) == "worse: +1.0 [+1.0, +1.0]"
+    assert verdict([1.0, 3.0] * 3, [2.0, 2.0] * 3, less).startswith("no difference shown: +0.0")
+    assert verdict([2.0, 3.0], [1.0, 2.0], more).startswith("no difference shown")  # two seeds say little
     rows = [
         {"method": name, "scores": {"area": areas}}
         for name, areas in {
@@ -134,6 +136,8 @@ def test_verdicts_by_hand():
         }.items()
     ]
     assert gap_closed(rows) == pytest.approx((0.5, 0.5, 0.5))
+    rows[3]["scores"]["area"] = [0.5, 0.6]
+    assert gap_closed(rows) is None  # there is none
 
 
 @pytest.mark.parametrize(
@@ -144,12 +148,15 @@ def test_verdicts_by_hand():
         (lambda: Config(stream="rough").resolved(), "stream: 'rough'; accepted: gentle, harsh, returning"),
         (lambda: Config(stream="none.json").resolved(), "stream: none.json cannot be read"),
         (lambda: Config(visits=1).resolved(), "visits: 1; accepted: at least 2"),
+        (lambda: Config(visits=1, stream="gentle").resolved(), "visits: 1; accepted: at least 2"),
         (lambda: Config(episodes=0).resolved(), "episodes: 0 of visit 0"),
         (lambda: Config(order=-1).resolved(), "order: -1; accepted: at least 0"),
         (lambda: Config(method="ewc", grow=False).resolved(), "grow: False; accepted: only with method gpf"),
         (lambda: Study(methods=("gpf",)), "methods: without reset"),
         (lambda: Study(methods=("reset", "sgd")), "methods: 'sgd'; accepted: gpf"),
         (lambda: Study(seeds=0), "seeds: 0; accepted: at least 1"),
+        (lambda: Study(streams=()), "streams: none; accepted: at least one"),
+        (lambda: Study(streams=("harsh", "x/harsh.json")), "streams: harsh, x/harsh.json; accepted: at least one"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(make, message):

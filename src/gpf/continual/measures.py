@@ -1,8 +1,8 @@
 """What a run in a stream amounts to: how much it found, how fast it recovered, what it forgot.
 
 A visit is plain data: `ended` and `found`, the episodes that ended in each rollout and those among them that found the
-source; `first` and `last`, of the episodes that lay wholly within the visit the first, and the last, of every lane, as
-(found, ended); and its regime.
+source; `first`, every lane's first episode to end in the visit, which may have begun in the one before, `first_whole`
+and `last`, its first and last that lay wholly within it, each as (found, ended); and its regime.
 """
 
 from collections.abc import Sequence
@@ -29,22 +29,24 @@ def area(visits: Visits) -> float:
     return float(np.mean([success(visit) for visit in visits]))
 
 
-def share(visit: dict[str, Any], which: str) -> float:
-    """Success in the first, or the last, episodes of a visit."""
+def share(visit: dict[str, Any], which: str) -> float | None:
+    """Success in the first, or the last, episodes of a visit; None where there were none."""
     found, ended = visit[which]
-    return found / ended if ended else 0.0
+    return found / ended if ended else None
 
 
-def forgetting(visits: Visits) -> float | None:
+def forgetting(visits: Visits, which: str = "first") -> float | None:
     """By how much success in the first episodes of a visit lies below that in the last of the regime's visit before.
 
-    The mean over all visits that return somewhere; None where none does.
+    The mean over all visits that return somewhere; None where none does. `which` of the first episodes: `first` to end,
+    or the first that lay wholly within the visit, `first_whole`.
     """
-    left: dict[str, float] = {}
+    left: dict[str, float | None] = {}
     lost = []
     for visit in visits:
-        if visit["regime"] in left:
-            lost.append(left[visit["regime"]] - share(visit, "first"))
+        before, now = left.get(visit["regime"]), share(visit, which)
+        if before is not None and now is not None:
+            lost.append(before - now)
         left[visit["regime"]] = share(visit, "last")
     return float(np.mean(lost)) if lost else None
 
@@ -54,7 +56,8 @@ def recovery(visits: Visits, fresh: Visits) -> float:
 
     A visit in which that never happens counts with all its episodes.
     """
-    return float(np.mean([_episodes_to(v, RECOVERED * share(f, "last")) for v, f in _pairs(visits, fresh)[1:]]))
+    levels = [(visit, share(other, "last")) for visit, other in _pairs(visits, fresh)[1:]]
+    return float(np.mean([_episodes_to(visit, RECOVERED * level) for visit, level in levels if level is not None]))
 
 
 def _episodes_to(visit: dict[str, Any], level: float) -> float:

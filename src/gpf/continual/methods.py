@@ -4,11 +4,14 @@ Each rides on the optimizer's hooks, as GPF does, so that training code stays as
 adds to the gradient is added after clipping. `state` and `restore` let a run go on where it was killed.
 """
 
+from functools import partial
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
+
+from gpf.network.hooks import Hook
 
 
 class Method(Protocol):
@@ -31,9 +34,15 @@ class _Hooked:
         self.model, self.optimizer = model, optimizer
         self.parameters = dict(model.named_parameters())
         self._handles = [
-            optimizer.register_step_pre_hook(lambda *_: self.before_step()),
-            optimizer.register_step_post_hook(lambda *_: self.after_step()),
+            optimizer.register_step_pre_hook(Hook(self._before_step)),
+            optimizer.register_step_post_hook(Hook(self._after_step)),
         ]
+
+    def _before_step(self, *_: Any) -> None:
+        self.before_step()
+
+    def _after_step(self, *_: Any) -> None:
+        self.after_step()
 
     def before_step(self) -> None:
         """Gradients are complete, and about to be applied."""
@@ -182,13 +191,12 @@ class ContinualBackprop(_Hooked):
         self._before: dict[str, Tensor] = {}
         self._names = {id(p): name for name, p in self.parameters.items()}
         self._handles += [
-            following.register_forward_pre_hook(lambda _, inputs, n=n: self._note(n, inputs[0]))
-            for n, following in enumerate(layers[1:])
+            following.register_forward_pre_hook(Hook(partial(self._note, n))) for n, following in enumerate(layers[1:])
         ]
 
-    def _note(self, n: int, activation: Tensor) -> None:
+    def _note(self, n: int, module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
         if torch.is_grad_enabled():
-            self._activity[n] = activation.detach().abs().flatten(0, -2).mean(0)
+            self._activity[n] = inputs[0].detach().abs().flatten(0, -2).mean(0)
 
     @torch.no_grad()
     def before_step(self) -> None:
@@ -234,7 +242,7 @@ class ContinualBackprop(_Hooked):
             self.young.setdefault(name, torch.zeros_like(parameter))[place] = 1.0
 
     def _correct(self) -> None:
-        """Scale the last change of new weights to what Adam would have made it with a count of their own."""
+        """Let the last change of new weights be what Adam would have made it with a count of their own."""
         group = self.optimizer.param_groups[0]
         if "betas" not in group:
             return
@@ -243,12 +251,10 @@ class ContinualBackprop(_Hooked):
             parameter, before = self.parameters[name], self._before.get(name)
             if before is None:
                 continue
-            total = float(self.optimizer.state[parameter]["step"])
             new = steps > 0
-            own = steps[new]
-            scale = torch.sqrt(1.0 - beta2**own) / (1.0 - beta1**own)
-            scale /= (1.0 - beta2**total) ** 0.5 / (1.0 - beta1**total)
-            parameter[new] = before[new] + scale * (parameter[new] - before[new])
+            own, state = steps[new], self.optimizer.state[parameter]
+            mean, square = state["exp_avg"][new] / (1.0 - beta1**own), state["exp_avg_sq"][new] / (1.0 - beta2**own)
+            parameter[new] = before[new] - group["lr"] * mean / (square.sqrt() + group["eps"])
             steps[new] += 1.0
             steps[steps > 10.0 / (1.0 - beta2)] = 0.0  # the counts no longer make a difference
             if not steps.any():

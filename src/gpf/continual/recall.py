@@ -1,9 +1,9 @@
 """Growing, pruning and freezing in a stream of worlds: versions of a network that are kept, tried and recalled.
 
-A network that learns on in another world unlearns the one before. So the version that did well there is pruned, frozen
-and kept. When the rate of success drops, all that is kept is tried beside the network as it is: the best of them takes
-its place and, where that is of no use either, a new path through the network grows from nothing. All that is kept, and
-what is in use, stays within a number of parameters.
+A network that learns on in another world unlearns the one before. So a copy of it is kept while it does well, pruned
+and frozen. When the rate of success drops, all that is kept is tried beside the network as it is: the best takes its
+place and, where that is of no use either, a new path through the network grows from nothing. All that is kept, and what
+is in use, stays within a number of parameters.
 """
 
 import copy
@@ -16,7 +16,9 @@ from torch import Tensor, nn
 
 from gpf.network import GrowPruneFreeze
 from gpf.network.growth import Plateau, dropped
+from gpf.network.pruning import cheapest, saliency
 from gpf.network.state import capture, restore
+from gpf.network.surgery import block_path
 
 Snapshot = tuple[dict[str, Tensor], dict[str, Any]]
 
@@ -59,14 +61,16 @@ class Settings:
     drop: float = 0.35
     """Share of the best rate below which, if it is no chance either, the world is thought to have changed."""
     window: int = 5
-    """Epochs over which the rate is averaged to see a drop."""
+    """Epochs over which the rate is averaged to see a drop, and between two copies of what does well."""
     settled: int = 15
-    """Epochs over which it is averaged to see how well a version does."""
+    """Epochs over which it is averaged to see how well a version does; its best is that of four times as many."""
     trial: int = 8
     """Epochs of a trial; half-way through, the worse half of the candidates is out, and the others count anew."""
     useful: float = 0.25
     """Share of what a version once reached, below which nothing can be made of it, and a new path grows."""
-    keep: float = 0.35
+    same: float = 0.7
+    """Share of it that a recalled version must soon reach again, or it goes on as a new one, in another world."""
+    keep: float = 0.25
     """Share of the weights that a version keeps when it is put away."""
     budget: int = 14_000
     """Greatest number of parameters, in use and kept together."""
@@ -92,60 +96,74 @@ class Recall:
     def __post_init__(self) -> None:
         self.versions: dict[int, Version] = {}
         self.current, self.made, self.epoch = 0, 1, 0
+        self.since = 0  # epoch in which what is in use was put into place
+        self.expected: float | None = None  # the rate that it has to reach again to be what it was
         self.counts: list[tuple[float, float]] = []  # successes and steps of the latest epochs
-        self.best = 0.0
-        self.good: Snapshot | None = None
         self.now: Snapshot | None = None  # the network as it was when the trial began
         self.trial: Trial | None = None
 
     @property
     def parameters(self) -> int:
         """Weights and biases in use and kept that are not pruned."""
-        others = sum(version.parameters for number, version in self.versions.items() if number != self.current)
-        return others + count_parameters(self.net)
+        kept = sum(version.parameters for version in self.versions.values())
+        return kept + (count_parameters(self.net) if self.now is None else snapshot_parameters(self.now))
+
+    def best(self) -> float:
+        """The highest rate over `settled` epochs of late; 0 while there were not so many."""
+        s = self.settings
+        spans = range(len(self.counts) - s.settled + 1)
+        return max((_rate(self.counts[n : n + s.settled]) for n in spans), default=0.0)
 
     def after_epoch(self, successes: float, tried: float) -> list[str]:
         """Take note of an epoch's successes, and of the steps in all lanes; returns what happened, in words."""
         s = self.settings
         self.epoch += 1
+        self.counts = [*self.counts, (successes, tried)][-4 * s.settled :]
         self._make_room(count_parameters(self.net))  # it may have grown
-        self.counts = [*self.counts, (successes, tried)][-max(s.window, s.settled) :]
-        if len(self.counts) >= s.settled:
-            settled = _rate(self.counts[-s.settled :])
-            self.best = max(self.best, settled)
-            if settled >= 0.9 * self.best:
-                self.good = copied(capture(self.net))
-        latest = self.counts[-s.window :]
-        recent, expected = _rate(latest), self.best * sum(steps for _, steps in latest)
+        best, latest = self.best(), self.counts[-s.window :]
+        recent, expected = _rate(latest), best * sum(steps for _, steps in latest)
         by_chance = expected - 3.0 * expected**0.5  # three standard deviations of so many successes
-        if self.good is None or not dropped(recent, self.best, s.drop, "max") or sum(n for n, _ in latest) > by_chance:
-            return []
-        self.trial = self._begun_trial()
-        return [f"tries {len(self.trial.candidates) - 1} kept versions: fell to {recent:.3g} from {self.best:.3g}"]
+        if best and dropped(recent, best, s.drop, "max") and sum(n for n, _ in latest) <= by_chance:
+            self.trial = self._begun_trial(best)
+            return [f"tries {len(self.trial.candidates) - 1} kept versions: fell to {recent:.3g} from {best:.3g}"]
+        self._recognise(recent)
+        if best and s.freeze and self.epoch % s.window == 0 and self._does_well(best):
+            self._put_away(best)
+        return []
 
-    def _begun_trial(self) -> Trial:
-        self.now = copied(capture(self.net))
-        if self.settings.freeze and self.good is not None:
-            self._put_away(self.good)
-        candidates: list[int | None] = [None, *(number for number in self.versions if number != self.current)]
-        zeros = [0.0] * len(candidates)
-        return Trial(candidates, self.best, list(zeros), list(zeros))
+    def _does_well(self, best: float) -> bool:
+        """Whether the network is at its best, in the last epoch too: the world may have changed in its midst."""
+        return _rate(self.counts[-self.settings.settled :]) >= 0.9 * best and _rate(self.counts[-1:]) >= 0.8 * best
 
-    def _put_away(self, good: Snapshot) -> None:
-        """Prune the version in use as it was at its best, and keep it."""
-        restore(self.net, *good)
+    def _recognise(self, recent: float) -> None:
+        """See whether what was put into place does again what it did, or learns another world under a new number."""
+        s = self.settings
+        if self.expected is None or len(self.counts) < s.window:
+            return
+        if recent >= s.same * self.expected:
+            self.expected = None
+        elif self.epoch - self.since >= s.settled:
+            self.current, self.made, self.expected = self.made, self.made + 1, None
+
+    def _put_away(self, best: float) -> None:
+        """Keep a pruned copy of the network as it is, under its number."""
+        snapshot = copied(capture(self.net))
         if self.settings.keep < 1.0:
-            self.net.prune("put away", self.settings.keep, newest=True)
-        size = count_parameters(self.net)
-        self.versions[self.current] = Version(copied(capture(self.net)), self.best, size, self.epoch)
+            prune_snapshot(self.net, snapshot, self.settings.keep)
+        self.versions[self.current] = Version(snapshot, best, snapshot_parameters(snapshot), self.epoch)
+        self._make_room(count_parameters(self.net))
 
     def _make_room(self, size: int) -> None:
         """Let the least recently used versions go until there is room for so many parameters in use."""
-        others = {number for number in self.versions if number != self.current}
-        while others and size + sum(self.versions[number].parameters for number in others) > self.settings.budget:
-            oldest = min(others, key=lambda number: self.versions[number].used)
-            others.remove(oldest)
-            del self.versions[oldest]
+        while self.versions and size + sum(v.parameters for v in self.versions.values()) > self.settings.budget:
+            del self.versions[min(self.versions, key=lambda number: self.versions[number].used)]
+
+    def _begun_trial(self, best: float) -> Trial:
+        self.now = copied(capture(self.net))
+        if self.current in self.versions:
+            self.versions[self.current].used = self.epoch
+        candidates: list[int | None] = [None, *(number for number in self.versions if number != self.current)]
+        return Trial(candidates, best, [0.0] * len(candidates), [0.0] * len(candidates))
 
     def candidates(self) -> list[nn.Module]:
         """Models of what is being tried, in order; those who try them share their lanes out evenly."""
@@ -153,6 +171,7 @@ class Recall:
         for number in self._checked_trial().candidates:
             self._place(number)
             models.append(copy.deepcopy(self.net.model))
+        self._place(None)
         return models
 
     def after_trial(self, successes: Sequence[float], tried: Sequence[float]) -> list[str]:
@@ -176,24 +195,22 @@ class Recall:
         if rates[best] < 1.2 * rates[0]:
             best = 0
         number = trial.candidates[best]
-        reached = trial.before if number is None else self.versions[number].rate
-        share = rates[best] / reached
+        self.expected = trial.before if number is None else self.versions[number].rate
+        words = f"at {rates[best]:.3g} of {self.expected:.3g} once"
         self._place(number)
-        words = f"at {rates[best]:.3g} of {reached:.3g} once"
-        if share < s.useful and s.grow:
-            self.current, self.made = self.made, self.made + 1
+        if rates[best] < s.useful * self.expected and s.grow:
+            self.current, self.made, self.expected = self.made, self.made + 1, None
             self._renew()
-            self._make_room(count_parameters(self.net))
             said = f"grows version {self.current}: the best is {words}"
         elif number is None:
             said = f"goes on, {words}"
         else:
             said = f"recalls version {number}, {words}"
             self.current = number
-        if self.current in self.versions:
-            self.versions[self.current].used = self.epoch
-        self.counts, self.best, self.good, self.now, self.trial = [], 0.0, None, None, None
+            self.versions[number].used = self.epoch
+        self.counts, self.now, self.trial, self.since = [], None, None, self.epoch
         self.net.plateau = Plateau()
+        self._make_room(count_parameters(self.net))
         return [said]
 
     def _place(self, number: int | None) -> None:
@@ -223,13 +240,15 @@ class Recall:
             raise ValueError("trial: none is going on; accepted: while `trial` is not None")
         return self.trial
 
+    _PLAIN = ("current", "made", "epoch", "since", "expected", "counts")
+
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Everything that it remembers: tensors, and plain data."""
         tensors: dict[str, Tensor] = {}
-        plain: dict[str, Any] = {name: getattr(self, name) for name in ("current", "made", "epoch", "counts", "best")}
+        plain: dict[str, Any] = {name: getattr(self, name) for name in self._PLAIN}
         plain["trial"] = None if self.trial is None else vars(self.trial)
         plain["versions"] = {}
-        snapshots = {"good": self.good, "now": self.now}
+        snapshots = {"now": self.now}
         for number, version in self.versions.items():
             snapshots[str(number)] = version.snapshot
             plain["versions"][str(number)] = [version.rate, version.parameters, version.used]
@@ -241,13 +260,13 @@ class Recall:
 
     def restore(self, tensors: dict[str, Tensor], plain: dict[str, Any]) -> None:
         """Go on from a state."""
-        for name in ("current", "made", "epoch", "counts", "best"):
+        for name in self._PLAIN:
             setattr(self, name, plain[name])
         snapshots: dict[str, Snapshot] = {}
         for name, manifest in plain["manifests"].items():
             mine = {key.removeprefix(f"{name}/"): t for key, t in tensors.items() if key.startswith(f"{name}/")}
             snapshots[name] = mine, manifest
-        self.good, self.now = snapshots.get("good"), snapshots.get("now")
+        self.now = snapshots.get("now")
         self.trial = None if plain["trial"] is None else Trial(**plain["trial"])
         self.versions = {
             int(number): Version(snapshots[number], *values) for number, values in plain["versions"].items()
@@ -263,6 +282,36 @@ def copied(snapshot: Snapshot) -> Snapshot:
     return {name: tensor.detach().clone() for name, tensor in snapshot[0].items()}, copy.deepcopy(snapshot[1])
 
 
+def prune_snapshot(net: GrowPruneFreeze, snapshot: Snapshot, keep: float) -> None:
+    """Prune the stack's weights of a network's snapshot by OBD saliency to this share, in place.
+
+    The mean squared gradients are Adam's; where there are none, weights go by their magnitude.
+    """
+    tensors = snapshot[0]
+    beliefs = [name for name in tensors if name.startswith("layer/") and "/belief/" in name]
+    parts = [name.split("/") for name in beliefs]
+    weights = [f"{block_path(net.model, net.stack, int(layer))}{name}" for _, layer, _, name in parts]
+    costs = []
+    for weight in weights:
+        moment = tensors.get(f"optimizer/{weight}/exp_avg_sq")
+        square = torch.ones_like(tensors[f"model/{weight}"]) if moment is None else moment
+        costs.append(saliency(tensors[f"model/{weight}"], "obd", square))
+    total = sum(cost.numel() for cost in costs)
+    for belief, weight, mask in zip(beliefs, weights, cheapest(costs, total - round(keep * total)), strict=True):
+        gone = belief.replace("/belief/", "/pruned/")
+        tensors[gone] = mask | tensors[gone] if gone in tensors else mask
+        for name in (f"model/{weight}", f"optimizer/{weight}/exp_avg", f"optimizer/{weight}/exp_avg_sq"):
+            if name in tensors:
+                tensors[name].masked_fill_(tensors[gone], 0.0)
+
+
 def count_parameters(net: GrowPruneFreeze) -> int:
     """Weights and biases of the whole model that are not pruned."""
     return sum(p.numel() for p in net.model.parameters()) - net.shape().pruned
+
+
+def snapshot_parameters(snapshot: Snapshot) -> int:
+    """Weights and biases of a snapshot that are not pruned."""
+    tensors = snapshot[0]
+    pruned = sum(int(mask.sum()) for name, mask in tensors.items() if "/pruned/" in name)
+    return sum(tensor.numel() for name, tensor in tensors.items() if name.startswith("model/")) - pruned

@@ -186,12 +186,12 @@ class GrowPruneFreeze:
         new = self._new_block() if warm and self._growth_is_due(plateau) else None
         # Everything that can fail has been tried: from here on the network changes.
         self.epoch += 1
-        best, ending_trial, self.plateau = self.plateau.best_of_all(rules), self.plateau.trial == 1, plateau
+        ending_trial, self.plateau = self.plateau.trial == 1, plateau
         if not warm:
             return []
         self._observe()
-        if rules.drop is not None and growth.dropped(metric, best, rules.drop, rules.mode):
-            return self._start_over(f"fell to {metric:.3g} from {best:.3g}")
+        if (fallen := plateau.fallen(rules)) is not None:
+            return self._start_over(fallen)
         due = [left - 1 for left in self.prunes_due]
         self.prunes_due = [left for left in due if left > 0]
         events: list[Event] = []

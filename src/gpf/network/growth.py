@@ -46,6 +46,10 @@ class Plateau:
     """Best value before the last growth."""
     trial: int = 0
     """Epochs left in which the last growth must pay."""
+    recent: list[float] = field(default_factory=list)
+    """The latest values, over which a drop is seen."""
+    peak: float | None = None
+    """The best mean of as many."""
 
     def after(self, metric: float, rules: Rules, warm: bool) -> "Plateau":
         """The same, one epoch on."""
@@ -56,7 +60,17 @@ class Plateau:
             before = best([window.pop(0)] + ([] if before is None else [before]), rules.mode)
         since = best([metric] + ([] if self.since is None else [self.since]), rules.mode)
         cooldown, hold, trial = (max(0, left - 1) for left in (self.cooldown, self.hold, self.trial))
-        return Plateau(before, window, cooldown, hold, since, self.at_growth, trial)
+        recent, peak = [*self.recent, metric][-rules.drop_window :], self.peak
+        if len(recent) == rules.drop_window:
+            peak = best([sum(recent) / len(recent)] + ([] if peak is None else [peak]), rules.mode)
+        return Plateau(before, window, cooldown, hold, since, self.at_growth, trial, recent, peak)
+
+    def fallen(self, rules: Rules) -> str | None:
+        """Where the metric has dropped, from what to what; None where it has not."""
+        if rules.drop is None or len(self.recent) < rules.drop_window or self.peak is None:
+            return None
+        mean = sum(self.recent) / len(self.recent)
+        return f"fell to {mean:.3g} from {self.peak:.3g}" if dropped(mean, self.peak, rules.drop, rules.mode) else None
 
     def best_of_all(self, rules: Rules) -> float | None:
         """Best value of all."""
@@ -67,8 +81,9 @@ class Plateau:
         """The same, with all values before the window."""
         best_of_all = self.best_of_all(rules)
         return Plateau(
-            best_of_all, [], rules.grow_cooldown, self.hold, at_growth=best_of_all, trial=rules.grow_trial or 0
-        )
+            best_of_all, [], rules.grow_cooldown, self.hold, at_growth=best_of_all, trial=rules.grow_trial or 0,
+            recent=list(self.recent), peak=self.peak,
+        )  # fmt: skip
 
     def trial_failed(self, rules: Rules) -> bool:
         """Whether the values since the last growth are no better than those before it, by the threshold of growth."""

@@ -68,13 +68,15 @@ class Rules:
     """Share of its best below which the metric says that the world has changed (of a loss: its best is below this share
     of it): frozen layers learn again, a layer is added at once if there is room, and what was best before is forgotten.
     None to take no notice."""
+    drop_window: int = 5
+    """Epochs over which the metric is averaged to see a drop. Default 5 epochs."""
 
     batch_decay: float = 0.0
     """Decay of the batch size with the loss (eta_bs); see `batch_size`. Default 0: constant."""
 
     def __post_init__(self) -> None:
         choices = {"grow_init": Init, "mode": Mode, "saliency": Saliency}
-        least = {"max_depth": 1, "grow_patience": 1, "grow_trial": 1, "freeze_patience": 1}
+        least = {"max_depth": 1, "grow_patience": 1, "grow_trial": 1, "freeze_patience": 1, "drop_window": 1}
         for spec in dataclasses.fields(self):
             value = getattr(self, spec.name)
             if spec.name in choices:
@@ -151,7 +153,7 @@ class Rules:
             "saliency": "obd",
             "saliency_threshold": 1e-9,
             "freeze_patience": 40,
-            "drop": 0.6,
+            "drop": 0.5,
         }
         return cls(**{**values, **changes})
 

@@ -64,13 +64,15 @@ class Stream:
     regimes: dict[str, dict[str, Any]] = dataclasses.field(default_factory=lambda: REGIMES)
 
     def __post_init__(self) -> None:
-        if not self.visits:
-            raise ValueError("stream: no visits; accepted: at least one")
+        if len(self.visits) < 2:
+            raise ValueError(f"visits: {len(self.visits)}; accepted: at least two, for nothing would change")
         for n, visit in enumerate(self.visits):
-            if visit.regime not in self.regimes:
+            if not isinstance(visit.regime, str) or visit.regime not in self.regimes:
                 raise ValueError(f"regime: {visit.regime!r}; accepted: {', '.join(self.regimes)}")
             if not isinstance(visit.episodes, int) or isinstance(visit.episodes, bool) or visit.episodes < 1:
                 raise ValueError(f"episodes: {visit.episodes!r} of visit {n} to {visit.regime!r}; accepted: at least 1")
+            if not isinstance(visit.gradual, bool):
+                raise ValueError(f"gradual: {visit.gradual!r} of visit {n}; accepted: true or false")
             if visit.gradual and n == 0:
                 raise ValueError(f"gradual: the first visit, to {visit.regime!r}; accepted: one after another")
             if n and visit.regime == self.visits[n - 1].regime:
@@ -100,7 +102,7 @@ class Stream:
         """The stream as plain data, from which `of` makes it again."""
         return {
             "home": json.loads(self.home.to_json()),
-            "regimes": {visit.regime: self.regimes[visit.regime] for visit in self.visits},
+            "regimes": self.regimes,
             "visits": [dataclasses.asdict(visit) for visit in self.visits],
         }
 
@@ -119,9 +121,12 @@ class Stream:
             visits = tuple(Visit(**visit) for visit in source["visits"])
         except TypeError as error:
             raise ValueError(f"visits: {error}; accepted: regime, episodes and gradual of each") from None
+        regimes = source.get("regimes", {})
+        if not isinstance(regimes, dict) or not all(isinstance(fields, dict) for fields in regimes.values()):
+            raise ValueError(f"regimes: {str(regimes)[:80]}; accepted: an object of fields for each name")
         at_home = dataclasses.replace(Scenario.preset("reference"), max_steps=HOME_STEPS)
         world = Scenario.of(source["home"]) if "home" in source else home or at_home
-        return cls(visits, world, {**REGIMES, **source.get("regimes", {})})
+        return cls(visits, world, {**REGIMES, **regimes})
 
 
 def between(before: Scenario, after: Scenario, share: float) -> Scenario:
@@ -137,7 +142,7 @@ def between(before: Scenario, after: Scenario, share: float) -> Scenario:
 
 def roomiest(scenarios: Sequence[Scenario]) -> Scenario:
     """A world whose memory has room for the filaments of every one of these, and for their changes."""
-    fields = ("emission_rate", "filament_lifetime", "max_steps")
+    fields = ("emission_rate", "filament_lifetime", "max_steps", "time_step")
     values: dict[str, Any] = {name: max(getattr(one, name) for one in scenarios) for name in fields}
     return dataclasses.replace(scenarios[0], **values)
 

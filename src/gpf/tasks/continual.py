@@ -34,7 +34,16 @@ from gpf.tasks.loop import Report, train_to_the_end, versions
 
 LearnerName = Literal["policy-gradient", "parallel"]
 MethodName = Literal[
-    "gpf", "depth-1", "depth-4", "continual-backprop", "l2-init", "shrink-and-perturb", "ewc", "reset", "one-each"
+    "gpf",
+    "depth-1",
+    "depth-2",
+    "depth-4",
+    "continual-backprop",
+    "l2-init",
+    "shrink-and-perturb",
+    "ewc",
+    "reset",
+    "one-each",
 ]
 ORACLES: tuple[MethodName, ...] = ("reset", "one-each")
 """Methods that are told of every change: one begins anew, one has a network for each regime."""
@@ -108,6 +117,9 @@ class Config:
         return preset(self.stream, self.order, self.episodes, self.visits)
 
 
+_NOBODY: dict[str, Any] = {name: [None] * LANES for name in ("first", "first_whole", "last")}
+
+
 class Training:
     """A run in the making; only the network, the learner, the method and `progress` outlive a round."""
 
@@ -116,7 +128,7 @@ class Training:
         self.config, self.stream = read_run(run.folder)
         self.progress: dict[str, Any] = {
             "round": 0, "epoch": 0, "steps": 0, "visit": 0, "seconds": 0.0,
-            "ended": [], "found": [], "began": [0] * LANES, "first": [None] * LANES, "last": [None] * LANES,
+            "ended": [], "found": [], "parameters": 0, "began": [0] * LANES, **_NOBODY,
         }  # fmt: skip
         last = run.checkpoint("last")
         going_on = (last / "manifest.json").exists()
@@ -211,7 +223,8 @@ class Training:
             if self.recall:
                 self.recall.restore(_with_prefix(extra, "recall/"), extra["recall"])
             for name, tensor in _with_prefix(extra, "kept/").items():
-                regime, _, parameter = name.partition("/")
+                number, _, parameter = name.partition("/")
+                regime = extra["regimes"][int(number)]
                 self._kept.setdefault(regime, {})[parameter] = tensor
         except (KeyError, ValueError, TypeError) as error:
             raise RunError(
@@ -242,7 +255,7 @@ class Training:
             visit = self.stream.visits[now["visit"]]
             if sum(now["ended"]) >= visit.episodes:
                 visits.append(self._visit_line(now["seconds"] + time.perf_counter() - started))
-                now.update(visit=now["visit"] + 1, ended=[], found=[], first=[None] * LANES, last=[None] * LANES)
+                now.update(visit=now["visit"] + 1, ended=[], found=[], parameters=0, **_NOBODY)
                 if self.over:
                     break
                 self._leave(now["visit"])
@@ -281,17 +294,21 @@ class Training:
         now["steps"] += rollouts.steps
         now["ended"].append(int(rollouts.ends.sum()))
         now["found"].append(int(rollouts.successes.sum()))
+        now["parameters"] = max(now["parameters"], self._parameters())
         self._note_lanes()
         return events
 
     def _note_lanes(self) -> None:
-        """Remember the first, and the latest, episode of each lane that began and ended in this visit."""
+        """Remember each lane's first episode to end in this visit, and its first and latest that began here too."""
         now, rollouts = self.progress, self.learner.rollouts
+        now.update({name: list(now[name]) for name in _NOBODY})
         for t, lane in np.argwhere(rollouts.ends).tolist():
+            found = bool(rollouts.successes[t, lane])
+            if now["first"][lane] is None:
+                now["first"][lane] = found
             if now["began"][lane] == now["visit"]:
-                found = bool(rollouts.successes[t, lane])
-                if now["first"][lane] is None:
-                    now["first"][lane] = found
+                if now["first_whole"][lane] is None:
+                    now["first_whole"][lane] = found
                 now["last"][lane] = found
             now["began"][lane] = now["visit"]
 
@@ -305,17 +322,21 @@ class Training:
         """What the oracles do at a change, of which nobody else knows."""
         if self.config.method not in ORACLES:
             return
-        model, before, after = self.net.model, *(self.stream.visits[n].regime for n in (visit - 1, visit))
+        before, after = (self.stream.visits[n].regime for n in (visit - 1, visit))
         weights = self._fresh(self.net.depth).state_dict()
         if self.config.method == "one-each":
-            self._kept[before] = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+            self._kept[before] = {name: tensor.detach().clone() for name, tensor in self._learnt().items()}
             weights = self._kept.get(after, weights)
         with torch.no_grad():
-            for name, tensor in model.state_dict().items():
-                tensor.copy_(weights[name])
-        for state in self.net.optimizer.state.values():
-            for value in state.values():
-                value.zero_()
+            for name, tensor in self._learnt().items():
+                tensor.copy_(weights[name]) if name in weights else tensor.zero_()
+
+    def _learnt(self) -> dict[str, torch.Tensor]:
+        """The weights, and what the optimizer remembers of each."""
+        found = dict(self.net.model.state_dict(keep_vars=True))
+        for name, parameter in self.net.model.named_parameters():
+            found |= {f"{name}/{key}": value for key, value in self.net.optimizer.state[parameter].items()}
+        return found
 
     def _parameters(self) -> int:
         """Weights and biases that the method needs, kept ones included."""
@@ -329,12 +350,13 @@ class Training:
     def _visit_line(self, seconds: float) -> dict[str, Any]:
         now = self.progress
         layers = plasticity(self.net.model, self._probe)[:-1]  # the head has no units to lose
-        first, last = ([found for found in now[name] if found is not None] for name in ("first", "last"))
+        known = {name: [found for found in now[name] if found is not None] for name in _NOBODY}
         return {
             "round": now["round"], "visit": now["visit"], "regime": self.stream.visits[now["visit"]].regime,
             "ended": now["ended"], "found": now["found"],
-            "first": [sum(first), len(first)], "last": [sum(last), len(last)],
-            "steps": now["steps"], "seconds": seconds, "depth": self.net.depth, "parameters": self._parameters(),
+            **{name: [sum(found), len(found)] for name, found in known.items()},
+            "steps": now["steps"], "seconds": seconds, "depth": self.net.depth, "density": self.net.density,
+            "parameters": now["parameters"],
             "flops": 2 * count_parameters(self.net),
             "dead": float(np.mean([layer.dead for layer in layers])),
             "effective_rank": float(np.mean([layer.effective_rank for layer in layers])),
@@ -353,8 +375,9 @@ class Training:
         if self.recall:
             tensors, extra["recall"] = self.recall.state()
             extra |= {f"recall/{name}": tensor for name, tensor in tensors.items()}
-        for regime, weights in self._kept.items():
-            extra |= {f"kept/{regime}/{name}": tensor for name, tensor in weights.items()}
+        extra["regimes"] = list(self._kept)
+        for number, weights in enumerate(self._kept.values()):
+            extra |= {f"kept/{number}/{name}": tensor for name, tensor in weights.items()}
         return extra
 
 
@@ -376,7 +399,7 @@ def read_run(folder: Path) -> tuple[Config, Stream]:
 
 def same_run(folder: Path, config: Config) -> bool:
     """Whether a folder holds the run of a configuration, in the same stream."""
-    return read_run(folder) == (config.resolved(), config.made_stream())
+    return read_run(folder) == (config.resolved(), config.made_stream())  # streams are plain data
 
 
 def create_run(folder: Path, config: Config) -> Run:
