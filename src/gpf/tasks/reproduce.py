@@ -451,9 +451,9 @@ def training_figure(scores: dict[str, Any]) -> Figure:
     for axes in (one, every):
         axes.set_ylim(0, 1.06)
         axes.set_ylabel("success in 200 episodes")
-    for axes in (one, every, depth):
+    for axes, place in ((one, "lower left"), (every, "lower right"), (depth, "lower right")):
         axes.grid(alpha=0.3)
-        axes.legend(fontsize=8, loc="lower right")
+        axes.legend(fontsize=8, loc=place)
     return drawing
 
 
