@@ -56,7 +56,7 @@ RULES: dict[str, dict[str, Any]] = {
     "policy-gradient": {
         "warmup": 10, "grow_patience": 10, "grow_threshold": 0.01, "grow_trial": 60, "max_depth": 3,
         "weight_threshold": 0.1, "belief_increment": 0.01, "prune_patience": 60, "belief_threshold": 0.5,
-        "saliency": "obd", "saliency_threshold": 3e-9, "freeze_patience": 30, "freeze_delta": 0.0015,
+        "saliency": "magnitude", "saliency_threshold": 0.1, "freeze_patience": 30, "freeze_delta": 0.0015,
     },
     "parallel": {
         "grow_patience": 60, "grow_threshold": 0.005, "max_depth": 2,
@@ -69,11 +69,8 @@ RULES: dict[str, dict[str, Any]] = {
 once there is a metric."""
 
 OTHER_RULES: dict[tuple[str, str], dict[str, Any]] = {
-    ("policy-gradient", "onehot"): {
-        "grow_patience": 60, "grow_threshold": 0.005, "max_depth": 2,
-        "saliency": "magnitude", "saliency_threshold": 0.1,
-    },
-}  # fmt: skip
+    ("policy-gradient", "onehot"): {"grow_patience": 60, "grow_threshold": 0.005, "max_depth": 2},
+}
 """Rules that differ where the observation is not the learner's own."""
 
 
