@@ -31,7 +31,7 @@ def stream(tmp_path):
 @pytest.fixture(autouse=True)
 def eager(monkeypatch):
     """Let recall notice, and try, within the few rollouts of a test; and save often."""
-    monkeypatch.setattr(continual, "EPOCHS_IN_A_ROUND", 5)
+    monkeypatch.setattr(continual, "EPOCHS_IN_A_ROUND", 3)
     quick = continual.Settings(window=1, settled=2, trial=2, drop=0.9)
     monkeypatch.setattr(continual, "Settings", lambda **changes: type(quick)(**{**vars(quick), **changes}))
     continual.Settings.keep = quick.keep
