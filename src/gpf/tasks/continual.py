@@ -222,10 +222,9 @@ class Training:
                 self.method.restore(_with_prefix(extra, "method/"))
             if self.recall:
                 self.recall.restore(_with_prefix(extra, "recall/"), extra["recall"])
-            for name, tensor in _with_prefix(extra, "kept/").items():
-                number, _, parameter = name.partition("/")
-                regime = extra["regimes"][int(number)]
-                self._kept.setdefault(regime, {})[parameter] = tensor
+            self._kept = {
+                regime: _with_prefix(extra, f"kept/{number}/") for number, regime in enumerate(extra["regimes"])
+            }
         except (KeyError, ValueError, TypeError) as error:
             raise RunError(
                 f"run: {self.run.checkpoint('last')} does not fit its run ({type(error).__name__}: {error});"
