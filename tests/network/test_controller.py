@@ -846,11 +846,9 @@ def test_chance_is_no_drop():
     assert [event for metric in metrics for event in net.end_epoch(metric)] == []
 
 
-def test_pruning_spares_the_newest_layer_unless_told_otherwise():
+def test_pruning_spares_the_newest_layer():
     torch.manual_seed(0)
     model = gpf.MLP(4, 8, 2, depth=2)
     net = gpf.attach(model, torch.optim.SGD(model.parameters(), lr=0.1), rules=gpf.Rules())
     net.prune(keep=0.5)
     assert [layer.weights[0].count_pruned() for layer in net.layers] == [16, 0]
-    net.prune(keep=0.25, newest=True)
-    assert net.shape().pruned == 72  # three quarters of 4 x 8 + 8 x 8

@@ -34,15 +34,9 @@ class _Hooked:
         self.model, self.optimizer = model, optimizer
         self.parameters = dict(model.named_parameters())
         self._handles = [
-            optimizer.register_step_pre_hook(Hook(self._before_step)),
-            optimizer.register_step_post_hook(Hook(self._after_step)),
+            optimizer.register_step_pre_hook(Hook(lambda *_: self.before_step())),
+            optimizer.register_step_post_hook(Hook(lambda *_: self.after_step())),
         ]
-
-    def _before_step(self, *_: Any) -> None:
-        self.before_step()
-
-    def _after_step(self, *_: Any) -> None:
-        self.after_step()
 
     def before_step(self) -> None:
         """Gradients are complete, and about to be applied."""

@@ -307,7 +307,8 @@ def prune_snapshot(net: GrowPruneFreeze, snapshot: Snapshot, keep: float) -> Non
 
 def count_parameters(net: GrowPruneFreeze) -> int:
     """Weights and biases of the whole model that are not pruned."""
-    return sum(p.numel() for p in net.model.parameters()) - net.shape().pruned
+    pruned = sum(weight.count_pruned() for layer in net.layers for weight in layer.weights)
+    return sum(p.numel() for p in net.model.parameters()) - pruned
 
 
 def snapshot_parameters(snapshot: Snapshot) -> int:

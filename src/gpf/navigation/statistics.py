@@ -69,6 +69,11 @@ class Paired:
     p: float
     """How often a difference as great arises where the sign of each seed's difference is a coin's; two-sided."""
 
+    @property
+    def shown(self) -> bool:
+        """Whether the interval does not hold zero and chance is unlikely, both."""
+        return self.p < 0.05 and (self.low > 0 or self.high < 0)
+
 
 def paired_difference(ours: Scores, theirs: Scores, resamples: int = RESAMPLES) -> Paired:
     """Ours less theirs, seed by seed."""

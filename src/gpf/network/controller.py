@@ -223,8 +223,8 @@ class GrowPruneFreeze:
         self._check_changeable()
         return self._grow(self._new_block(), reason)
 
-    def prune(self, reason: str = "asked for", keep: float | None = None, newest: bool = False) -> Event:
-        """Prune now, in every layer before the newest, or in that one too, what the rules allow.
+    def prune(self, reason: str = "asked for", keep: float | None = None) -> Event:
+        """Prune now, in every layer before the newest, what the rules allow.
 
         With `keep`, weights go in the order of their saliency, whatever the belief in them, until this share of those
         layers' weights is left; frozen layers do not count.
@@ -232,7 +232,7 @@ class GrowPruneFreeze:
         self._check_changeable()
         if keep is not None and not 0.0 <= keep <= 1.0:
             raise ValueError(f"keep: {keep}; accepted: 0 to 1")
-        return self._prune(reason, keep, newest)
+        return self._prune(reason, keep)
 
     def freeze(self, layer: int, reason: str = "asked for") -> Event:
         """Freeze a layer now."""
@@ -380,11 +380,11 @@ class GrowPruneFreeze:
         return {name: fallback if group is None else group for name, group in found.items()}
 
     @torch.no_grad()
-    def _prune(self, why: str, keep: float | None = None, newest: bool = False) -> Event:
+    def _prune(self, why: str, keep: float | None = None) -> Event:
         before, rules = self._announced(), self.rules
         costs = [
             (i, weight, pruning.saliency(weight.parameter, rules.saliency, mean_square))
-            for i, layer in enumerate(self.layers if newest else self.layers[:-1])
+            for i, layer in enumerate(self.layers[:-1])
             if not layer.frozen
             for weight in layer.weights
             for mean_square in [self._mean_square_gradient(layer, weight) if rules.saliency == "obd" else None]

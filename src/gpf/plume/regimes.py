@@ -107,7 +107,7 @@ class Stream:
         }
 
     @classmethod
-    def of(cls, source: "dict[str, Any] | Path", home: Scenario | None = None) -> "Stream":
+    def of(cls, source: "dict[str, Any] | Path") -> "Stream":
         """A stream from plain data, or from a JSON file: `visits`, and optionally `regimes` and `home`."""
         if isinstance(source, Path):
             try:
@@ -124,8 +124,7 @@ class Stream:
         regimes = source.get("regimes", {})
         if not isinstance(regimes, dict) or not all(isinstance(fields, dict) for fields in regimes.values()):
             raise ValueError(f"regimes: {str(regimes)[:80]}; accepted: an object of fields for each name")
-        at_home = dataclasses.replace(Scenario.preset("reference"), max_steps=HOME_STEPS)
-        world = Scenario.of(source["home"]) if "home" in source else home or at_home
+        world = Scenario.of(source["home"]) if "home" in source else usual_home()
         return cls(visits, world, {**REGIMES, **regimes})
 
 
@@ -138,6 +137,11 @@ def between(before: Scenario, after: Scenario, share: float) -> Scenario:
             whole = isinstance(old, bool | int | tuple)
             values[spec.name] = (new if share >= 0.5 else old) if whole else old + share * (new - old)
     return dataclasses.replace(before, **values)
+
+
+def usual_home() -> Scenario:
+    """The world that regimes change, where nobody says another."""
+    return dataclasses.replace(Scenario.preset("reference"), max_steps=HOME_STEPS)
 
 
 def roomiest(scenarios: Sequence[Scenario]) -> Scenario:
@@ -169,7 +173,7 @@ HARSH = (
 RETURNING = ("home", "vane turned left", "antennae swapped", "vane turned around")
 
 
-def preset(name: str, seed: int = 0, episodes: int = 1500, count: int | None = None, home: str = "reference") -> Stream:
+def preset(name: str, seed: int = 0, episodes: int = 1500, count: int | None = None) -> Stream:
     """A stream by name: `gentle` drifts, `harsh` jumps from one new world to the next, `returning` comes back."""
     kinds = {"gentle": (GENTLE, 13, True), "harsh": (HARSH, 14, False), "returning": (RETURNING, 13, False)}
     if name not in kinds:
@@ -177,4 +181,4 @@ def preset(name: str, seed: int = 0, episodes: int = 1500, count: int | None = N
     among, usual, gradual = kinds[name]
     order = drawn(seed, among, count or usual)
     visits = tuple(Visit(regime, episodes, gradual and n > 0) for n, regime in enumerate(order))
-    return Stream(visits, dataclasses.replace(Scenario.preset(home), max_steps=HOME_STEPS))
+    return Stream(visits, usual_home())

@@ -5,10 +5,8 @@ run is a folder like any other: a line of metrics for every visit, a line for ev
 """
 
 import dataclasses
-import json
 import shlex
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -127,7 +125,7 @@ class Training:
         self.run = run
         self.config, self.stream = read_run(run.folder)
         self.progress: dict[str, Any] = {
-            "round": 0, "epoch": 0, "steps": 0, "visit": 0, "seconds": 0.0,
+            "round": 0, "steps": 0, "visit": 0, "seconds": 0.0,
             "ended": [], "found": [], "parameters": 0, "began": [0] * LANES, **_NOBODY,
         }  # fmt: skip
         last = run.checkpoint("last")
@@ -289,7 +287,6 @@ class Training:
                 events += [{"kind": e.kind, "reason": e.reason} for e in self.net.end_epoch(found / rollouts.steps)]
         if events or self.net.depth != shape:
             self.learner.rebind(self.net)
-        now["epoch"] += 1
         now["steps"] += rollouts.steps
         now["ended"].append(int(rollouts.ends.sum()))
         now["found"].append(int(rollouts.successes.sum()))
@@ -418,8 +415,7 @@ def create_run(folder: Path, config: Config) -> Run:
 def train(run: Run, threads: int | None = None, report: Report = lambda metrics: None) -> dict[str, Any]:
     """Live through the whole stream, from wherever the run is; returns, and writes, its result."""
     go_on = f"saved; go on with the same command ({shlex.quote(str(run.folder))})"
-    make: Callable[[], Training] = lambda: Training(run, threads)  # noqa: E731
-    return train_to_the_end(make, lambda: finish(run), report, go_on)
+    return train_to_the_end(lambda: Training(run, threads), lambda: finish(run), report, go_on)
 
 
 def finish(run: Run) -> dict[str, Any]:
@@ -434,5 +430,5 @@ def finish(run: Run) -> dict[str, Any]:
         "seconds": lines[-1]["seconds"],
         "visits": lines,
     }
-    write_json(run.folder / "result.json", json.loads(json.dumps(result)))
+    write_json(run.folder / "result.json", result)
     return result

@@ -209,8 +209,7 @@ def middle(values: NDArray[np.float64]) -> str:
 def change(ours: NDArray[np.float64], theirs: NDArray[np.float64]) -> str:
     """The mean difference over shared seeds in points, and what its interval and its p say together."""
     d = paired_difference(ours, theirs)
-    shown = d.p < 0.05 and (d.low > 0 or d.high < 0)
-    said = "no difference shown" if not shown else "higher" if d.mean > 0 else "lower"
+    said = "no difference shown" if not d.shown else "higher" if d.mean > 0 else "lower"
     return f"{100 * d.mean:+.1f} [{100 * d.low:+.1f}, {100 * d.high:+.1f}], p = {d.p:.3f}: **{said}**"
 
 

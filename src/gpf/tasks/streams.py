@@ -60,6 +60,10 @@ MEASURES: dict[str, Measure] = {
 }
 
 
+MEANS = ("flops", "dead", "effective_rank", "weight_magnitude")
+"""Measures of a visit's end, of which a run's is the mean."""
+
+
 @dataclass(frozen=True)
 class Study:
     """Which methods meet which streams, and how often."""
@@ -147,8 +151,7 @@ def measured(visits: measures.Visits, fresh: measures.Visits) -> dict[str, float
         "transfer": measures.transfer(visits, fresh),
         "steps": visits[-1]["steps"] / 1e6,
         "parameters": float(max(visit["parameters"] for visit in visits)),
-        **{name: float(np.mean([visit[name] for visit in visits])) for name in ("flops", "dead")},
-        **{name: float(np.mean([visit[name] for visit in visits])) for name in ("effective_rank", "weight_magnitude")},
+        **{name: float(np.mean([visit[name] for visit in visits])) for name in MEANS},
     }
 
 
@@ -192,8 +195,7 @@ def verdicts(rows: Sequence[dict[str, Any]], ours: str = "gpf") -> str:
 def verdict(ours: Sequence[float], theirs: Sequence[float], measure: Measure) -> str:
     """A difference with its interval, and whether it says that ours is better or worse."""
     d = paired_difference(ours, theirs)
-    shown = d.p < 0.05 and (d.low > 0 or d.high < 0)
-    said = "no difference shown" if not shown else "better" if measure.better * d.mean > 0 else "worse"
+    said = "no difference shown" if not d.shown else "better" if measure.better * d.mean > 0 else "worse"
     mean, least, most = (format(value, f"+{measure.form}") for value in (d.mean, d.low, d.high))
     return f"{said}: {mean} [{least}, {most}]"
 
@@ -204,10 +206,9 @@ def gap_closed(rows: Sequence[dict[str, Any]]) -> tuple[float, float, float] | N
     if not {"gpf", "depth-1", *ORACLES} <= areas.keys():
         return None
     top = max((areas[name] for name in ORACLES), key=lambda values: float(values.mean()))
-    drawn = np.random.default_rng(0).integers(0, len(top), (RESAMPLES, len(top)))
-
     if paired_difference(top, areas["depth-1"]).low <= 0:
         return None  # there is no gap
+    drawn = np.random.default_rng(0).integers(0, len(top), (RESAMPLES, len(top)))
 
     def share(picked: Any) -> Any:
         low, mine, high = (values[picked].mean(axis=-1) for values in (areas["depth-1"], areas["gpf"], top))
@@ -308,16 +309,11 @@ def figure(plan: Study, runs: Path, stream: str, learner: str) -> Figure:
         for n, regime in enumerate(regimes):
             axes.axvspan(n, n + 1, color=f"C{kinds.index(regime) % 10}", alpha=0.12, linewidth=0)
         axes.set_xlim(0, len(regimes))
+    above = panels[0].get_xaxis_transform()
     for n, regime in enumerate(regimes):
-        panels[0].text(
-            n + 0.5, 1.05, regime, rotation=25, fontsize=8, ha="left", va="bottom", transform=_above(panels[0])
-        )
+        panels[0].text(n + 0.5, 1.05, regime, rotation=25, fontsize=8, ha="left", va="bottom", transform=above)
     panels[-1].set_xlabel("visit")
     return drawing
-
-
-def _above(axes: Any) -> Any:
-    return axes.get_xaxis_transform()
 
 
 def _draw_events(axes: Any, plan: Study, runs: Path, stream: str, learner: str, visits: dict[str, Any]) -> None:
