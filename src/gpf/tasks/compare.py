@@ -23,7 +23,7 @@ from gpf.navigation.config import Config
 from gpf.navigation.evaluate import BLOCK, HELD_OUT, evaluate
 from gpf.navigation.figures import draw_band, save_figure
 from gpf.navigation.policies import POLICIES, make_policy
-from gpf.navigation.statistics import interquartile_mean, paired_difference, probability_of_improvement
+from gpf.navigation.statistics import Paired, interquartile_mean, paired_difference, probability_of_improvement
 from gpf.plume.scenario import Scenario
 from gpf.runs import read_log, replace_text
 from gpf.tasks.many import Told, train_all
@@ -182,8 +182,8 @@ def write_page(
     words = (
         f"Last checkpoint of every run, no picking; seeds {seeds[0]} to {seeds[-1]}, {comparison.episodes:,} held-out"
         " episodes each. Success is the interquartile mean over seeds with its 95 % bootstrap interval. Against the"
-        " first agent of a world: the mean difference over shared seeds (of success in points), with its interval, bold"
-        " where that does not hold zero, and the p of a permutation test. Parameters are the weights and biases of the"
+        " first agent of a world: the mean difference over shared seeds (of success in points), with its interval"
+        " and the p of a permutation test, bold where the interval does not hold zero and p < 0.05. Parameters are the weights and biases of the"
         f" hidden layers that are not zero. Scores of every seed: [{name}.json]({name}.json)."
     )
     parts = [
@@ -259,12 +259,12 @@ def markdown_table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 
 
 def _against(difference: dict[str, float] | None, unit: float, form: str) -> str:
-    """A paired difference; bold where its interval does not hold zero."""
+    """A paired difference; bold where it is shown."""
     if difference is None:
         return ""
     mean, low, high = (format(unit * difference[key], f"+{form}") for key in ("mean", "low", "high"))
     text = f"{mean} [{low}, {high}], {difference['p']:.3f}"
-    return f"**{text}**" if difference["low"] > 0 or difference["high"] < 0 else text
+    return f"**{text}**" if Paired(**difference).shown else text
 
 
 def times(rows: Sequence[dict[str, Any]]) -> str:
