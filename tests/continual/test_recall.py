@@ -8,7 +8,7 @@ import torch
 import gpf
 from gpf.continual.recall import Recall, Settings, count_parameters
 
-SETTINGS = Settings(window=2, settled=3, trial=4, drop=0.5, keep=0.5, budget=10_000)
+SETTINGS = Settings(interval=2, settled=3, trial=4, drop=0.5, keep=0.5, budget=10_000)
 STEPS = 1000.0
 
 
@@ -77,7 +77,22 @@ def test_a_drop_that_chance_explains_is_no_drop():
     for _ in range(10):
         recall.after_epoch(4, STEPS)
     assert recall.after_epoch(1, STEPS) == []
-    assert recall.after_epoch(1, STEPS) == []  # 2 of 8: below half, but within three deviations
+    assert recall.after_epoch(1, STEPS) == []  # 2 of 8: below half, but within four deviations
+
+
+def test_where_success_scatters_a_fall_has_to_last_longer():
+    steady, unsteady = made(settled=6), made(settled=6)
+    for n in range(12):
+        steady.after_epoch(10, STEPS)
+        unsteady.after_epoch(8 if n % 2 else 12, STEPS)  # scatters less than chance does
+    assert steady.after_epoch(0, STEPS) == unsteady.after_epoch(0, STEPS) == []  # 10 - 4 * 10 ** 0.5 < 0
+    assert steady.after_epoch(0, STEPS) != []  # 20 - 4 * 20 ** 0.5 = 2.1
+    assert unsteady.after_epoch(0, STEPS) != []
+    unsteady = made(settled=6)
+    for n in range(12):
+        unsteady.after_epoch(0 if n % 2 else 20, STEPS)  # ten times as much variance: 10 n - 4 * (100 n) ** 0.5
+    for _ in range(8):
+        assert unsteady.after_epoch(0, STEPS) == []
 
 
 def test_what_does_well_is_kept_as_it_was_but_for_pruned_weights():
@@ -145,21 +160,25 @@ def test_whoever_still_does_well_goes_on():
     assert recall.current == 0
 
 
-def test_half_of_the_candidates_is_out_half_way_and_the_others_count_anew():
-    recall = made()
-    for _ in range(4):  # five versions
+def test_whoever_lags_far_behind_is_out_and_a_trial_ends_when_one_is_left():
+    recall = made(trial=8, useful=0.01)
+    for _ in range(3):  # four versions
         learn(recall, 6)
         drop(recall)
         try_out(recall, dict.fromkeys([None, *range(9)], 0.0))
     learn(recall, 6)
     drop(recall)
-    assert recall.trial.candidates == [None, 0, 1, 2, 3]
-    for _ in range(2):
-        recall.after_trial([0.0, 10.0, 0.0, 30.0, 20.0], [STEPS] * 5)
-    assert recall.trial.candidates == [None, 0, 2, 3]
-    assert recall.trial.rates() == [0.0] * 4
-    recall.after_trial([0.0, 500.0, 0.0, 0.0], [STEPS] * 4)
-    assert recall.after_trial([0.0, 500.0, 0.0, 0.0], [STEPS] * 4) == ["recalls version 0, at 0.5 of 0.5 once"]
+    assert recall.trial.candidates == [None, 0, 1, 2]
+    for _ in range(2):  # does not count
+        recall.after_trial([50.0, 0.0, 0.0, 0.0], [STEPS] * 4)
+    assert recall.trial.candidates == [None, 0, 1, 2]
+    recall.after_trial([1.0, 4.0, 8.0, 1.0], [STEPS] * 4)  # 7 of 9 successes more: 7 / 3 standard deviations
+    assert recall.trial.candidates == [None, 0, 1, 2]
+    recall.after_trial([0.0, 4.0, 0.0, 1.0], [STEPS] * 4)  # 7 of 9 again for one; 6 of 10 for the other
+    assert recall.trial.candidates == [None, 0, 1, 2]
+    recall.after_trial([0.0, 1.0, 4.0, 1.0], [STEPS] * 4)  # 12, 9, 3, 1: 11 / 13 ** 0.5 and 9 / 15 ** 0.5
+    assert recall.trial.candidates == [0, 1, 2]
+    assert recall.after_trial([1.0, 20.0, 0.0], [STEPS] * 3) == ["recalls version 1, at 0.008 of 0.5 once"]
 
 
 def test_parameters_stay_within_the_budget_at_every_moment_and_the_least_recently_used_go():

@@ -53,23 +53,42 @@ class Trial:
         """Of each candidate."""
         return [s / t if t else 0.0 for s, t in zip(self.successes, self.tried, strict=True)]
 
+    def drop_the_worse(self) -> None:
+        """Let go of those whose rates lie 2.5 standard deviations or more below the best."""
+        rates = self.rates()
+        best = max(range(len(rates)), key=lambda n: rates[n])
+
+        def lag(n: int) -> float:
+            pooled = (self.successes[n] + self.successes[best]) / (self.tried[n] + self.tried[best])
+            deviation = (pooled / self.tried[n] + pooled / self.tried[best]) ** 0.5
+            return (rates[best] - rates[n]) / deviation if deviation else 0.0
+
+        stay = [n for n in range(len(rates)) if lag(n) < 2.5]
+        for name in ("candidates", "successes", "tried"):
+            setattr(self, name, [getattr(self, name)[n] for n in stay])
+
 
 @dataclass(frozen=True)
 class Settings:
     """When to try what was kept, and what to do then. The unit of time is the epoch."""
 
     drop: float = 0.35
-    """Share of the best rate below which, if it is no chance either, the world is thought to have changed."""
-    window: int = 5
-    """Epochs over which the rate is averaged to see a drop, and between two copies of what does well."""
+    """Share of the best rate below which, if chance does not explain it, the world is thought to have changed."""
+    window: int = 8
+    """Greatest number of latest epochs in which a drop is looked for."""
+    interval: int = 4
+    """Epochs between two copies of what does well; twice as many pass until it is seen whether what was put into place
+    does again what it did."""
     settled: int = 15
     """Epochs over which it is averaged to see how well a version does; its best is that of four times as many."""
     trial: int = 8
-    """Epochs of a trial; half-way through, the worse half of the candidates is out, and the others count anew."""
+    """Greatest number of epochs of a trial; it ends when all but one candidate are out."""
+    head_start: int = 2
+    """Epochs of it that do not count: at first, all are where somebody else has led them."""
     useful: float = 0.25
     """Share of what a version once reached, below which nothing can be made of it, and a new path grows."""
     same: float = 0.7
-    """Share of it that a recalled version must soon reach again, or it goes on as a new one, in another world."""
+    """Share of it that a recalled version must reach again by then, or it goes on as a new one, in another world."""
     keep: float = 0.25
     """Share of the weights that a version keeps when it is put away."""
     budget: int = 14_000
@@ -110,9 +129,32 @@ class Recall:
 
     def best(self) -> float:
         """The highest rate over `settled` epochs of late; 0 while there were not so many."""
-        s = self.settings
-        spans = range(len(self.counts) - s.settled + 1)
-        return max((_rate(self.counts[n : n + s.settled]) for n in spans), default=0.0)
+        span = self._best_span()
+        return _rate(span) if span else 0.0
+
+    def _best_span(self) -> list[tuple[float, float]]:
+        count = self.settings.settled
+        spans = [self.counts[n : n + count] for n in range(len(self.counts) - count + 1)]
+        return max(spans, key=_rate, default=[])
+
+    def _fallen(self) -> float | None:
+        """The rate of the fewest latest epochs that lie too far below the best for chance; None if none do.
+
+        Chance is four standard deviations of the number of successes: as many as Poisson's, or as those of the best
+        epochs scatter, if that is more.
+        """
+        s, span = self.settings, self._best_span()
+        best = _rate(span) if span else 0.0
+        if not best:
+            return None
+        scatter = max(1.0, sum((n - best * steps) ** 2 / (best * steps) for n, steps in span) / len(span))
+        for epochs in range(1, s.window + 1):
+            latest = self.counts[-epochs:]
+            expected = best * sum(steps for _, steps in latest)
+            by_chance = expected - 4.0 * (scatter * expected) ** 0.5
+            if dropped(_rate(latest), best, s.drop, "max") and sum(n for n, _ in latest) <= by_chance:
+                return _rate(latest)
+        return None
 
     def after_epoch(self, successes: float, tried: float) -> list[str]:
         """Take note of an epoch's successes, and of the steps in all lanes; returns what happened, in words."""
@@ -120,14 +162,12 @@ class Recall:
         self.epoch += 1
         self.counts = [*self.counts, (successes, tried)][-4 * s.settled :]
         self._make_room(count_parameters(self.net))  # it may have grown
-        best, latest = self.best(), self.counts[-s.window :]
-        recent, expected = _rate(latest), best * sum(steps for _, steps in latest)
-        by_chance = expected - 3.0 * expected**0.5  # three standard deviations of so many successes
-        if best and dropped(recent, best, s.drop, "max") and sum(n for n, _ in latest) <= by_chance:
+        best, fallen = self.best(), self._fallen()
+        if fallen is not None:
             self.trial = self._begun_trial(best)
-            return [f"tries {len(self.trial.candidates) - 1} kept versions: fell to {recent:.3g} from {best:.3g}"]
-        self._recognise(recent)
-        if best and s.freeze and self.epoch % s.window == 0 and self._does_well(best):
+            return [f"tries {len(self.trial.candidates) - 1} kept versions: fell to {fallen:.3g} from {best:.3g}"]
+        self._recognise()
+        if best and s.freeze and self.expected is None and self.epoch % s.interval == 0 and self._does_well(best):
             self._put_away(best)
         return []
 
@@ -135,15 +175,14 @@ class Recall:
         """Whether the network is at its best, in the last epoch too: the world may have changed in its midst."""
         return _rate(self.counts[-self.settings.settled :]) >= 0.9 * best and _rate(self.counts[-1:]) >= 0.8 * best
 
-    def _recognise(self, recent: float) -> None:
+    def _recognise(self) -> None:
         """See whether what was put into place does again what it did, or learns another world under a new number."""
         s = self.settings
-        if self.expected is None or len(self.counts) < s.window:
+        if self.expected is None or self.epoch - self.since < 2 * s.interval:
             return
-        if recent >= s.same * self.expected:
-            self.expected = None
-        elif self.epoch - self.since >= s.settled:
-            self.current, self.made, self.expected = self.made, self.made + 1, None
+        if _rate(self.counts[-s.interval :]) < s.same * self.expected:
+            self.current, self.made = self.made, self.made + 1
+        self.expected = None
 
     def _put_away(self, best: float) -> None:
         """Keep a pruned copy of the network as it is, under its number."""
@@ -179,21 +218,23 @@ class Recall:
         s, trial = self.settings, self._checked_trial()
         self.epoch += 1
         trial.epochs += 1
+        if trial.epochs <= s.head_start:
+            return []
         trial.successes = [a + b for a, b in zip(trial.successes, successes, strict=True)]
         trial.tried = [a + b for a, b in zip(trial.tried, tried, strict=True)]
-        if trial.epochs == s.trial // 2:  # until now, all were where somebody else had lost his way
-            rates = trial.rates()
-            better = sorted(range(len(rates)), key=lambda n: -rates[n])[: (len(rates) + 1) // 2]
-            trial.candidates = [trial.candidates[n] for n in sorted({0, *better})]
-            trial.successes, trial.tried = ([0.0] * len(trial.candidates) for _ in range(2))
-        return self._decide(trial) if trial.epochs >= s.trial else []
+        if len(trial.candidates) > 1:
+            trial.drop_the_worse()
+            over = len(trial.candidates) == 1
+        else:
+            over = trial.epochs >= 2 * s.head_start
+        return self._decide(trial) if over or trial.epochs >= s.trial else []
 
     def _decide(self, trial: Trial) -> list[str]:
         """Put the best candidate into place, or a new path."""
         s, rates = self.settings, trial.rates()
         best = max(range(len(rates)), key=lambda n: rates[n])
-        if rates[best] < 1.2 * rates[0]:
-            best = 0
+        if None in trial.candidates and rates[best] < 1.2 * rates[trial.candidates.index(None)]:
+            best = trial.candidates.index(None)
         number = trial.candidates[best]
         self.expected = trial.before if number is None else self.versions[number].rate
         words = f"at {rates[best]:.3g} of {self.expected:.3g} once"
