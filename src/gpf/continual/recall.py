@@ -40,32 +40,38 @@ class Version:
 class Trial:
     """What is tried side by side, and how it has done so far."""
 
-    candidates: list[int | None]
-    """Versions by their number; None for the network as it is."""
+    candidates: list[int]
+    """Versions by their number, beside the network as it is."""
     before: float
     """The rate from which it dropped."""
     successes: list[float]
+    """Of the network as it is, then of each candidate; so is `tried`."""
     tried: list[float]
-    """Steps of each, over all lanes."""
+    """Steps of each, over all its lanes."""
     epochs: int = 0
 
     def rates(self) -> list[float]:
-        """Of each candidate."""
+        """Of the network as it is, and of each candidate."""
         return [s / t if t else 0.0 for s, t in zip(self.successes, self.tried, strict=True)]
 
-    def drop_the_worse(self) -> None:
-        """Let go of those whose rates lie 2.5 standard deviations or more below the best."""
+    def drop_the_worse(self) -> bool:
+        """Let go of versions whose rates lie far below the best; returns whether that is all there is to find out.
+
+        Far is 2.5 standard deviations of the difference. The network as it is stays to the end.
+        """
         rates = self.rates()
         best = max(range(len(rates)), key=lambda n: rates[n])
 
-        def lag(n: int) -> float:
+        def lags(n: int) -> bool:
             pooled = (self.successes[n] + self.successes[best]) / (self.tried[n] + self.tried[best])
             deviation = (pooled / self.tried[n] + pooled / self.tried[best]) ** 0.5
-            return (rates[best] - rates[n]) / deviation if deviation else 0.0
+            return rates[best] - rates[n] >= 2.5 * deviation > 0.0
 
-        stay = [n for n in range(len(rates)) if lag(n) < 2.5]
-        for name in ("candidates", "successes", "tried"):
-            setattr(self, name, [getattr(self, name)[n] for n in stay])
+        ahead = [n for n in range(len(rates)) if not lags(n)]
+        stay = [n for n in range(1, len(rates)) if n in ahead]
+        self.candidates = [self.candidates[n - 1] for n in stay]
+        self.successes, self.tried = ([part[n] for n in (0, *stay)] for part in (self.successes, self.tried))
+        return len(ahead) == 1
 
 
 @dataclass(frozen=True)
@@ -81,14 +87,16 @@ class Settings:
     does again what it did."""
     settled: int = 15
     """Epochs over which it is averaged to see how well a version does; its best is that of four times as many."""
-    trial: int = 8
+    trial: int = 6
     """Greatest number of epochs of a trial; it ends when all but one candidate are out."""
     head_start: int = 2
     """Epochs of it that do not count: at first, all are where somebody else has led them."""
-    useful: float = 0.25
+    useful: float = 0.1
     """Share of what a version once reached, below which nothing can be made of it, and a new path grows."""
+    recognised: float = 0.5
+    """Share of it by which a version is recognised in a trial."""
     same: float = 0.7
-    """Share of it that a recalled version must reach again by then, or it goes on as a new one, in another world."""
+    """Share of it that it must reach again soon after; one that does not learns another world, as a new version."""
     keep: float = 0.25
     """Share of the weights that a version keeps when it is put away."""
     budget: int = 14_000
@@ -118,14 +126,12 @@ class Recall:
         self.since = 0  # epoch in which what is in use was put into place
         self.expected: float | None = None  # the rate that it has to reach again to be what it was
         self.counts: list[tuple[float, float]] = []  # successes and steps of the latest epochs
-        self.now: Snapshot | None = None  # the network as it was when the trial began
         self.trial: Trial | None = None
 
     @property
     def parameters(self) -> int:
         """Weights and biases in use and kept that are not pruned."""
-        kept = sum(version.parameters for version in self.versions.values())
-        return kept + (count_parameters(self.net) if self.now is None else snapshot_parameters(self.now))
+        return count_parameters(self.net) + sum(version.parameters for version in self.versions.values())
 
     def best(self) -> float:
         """The highest rate over `settled` epochs of late; 0 while there were not so many."""
@@ -165,7 +171,7 @@ class Recall:
         best, fallen = self.best(), self._fallen()
         if fallen is not None:
             self.trial = self._begun_trial(best)
-            return [f"tries {len(self.trial.candidates) - 1} kept versions: fell to {fallen:.3g} from {best:.3g}"]
+            return [f"tries {len(self.trial.candidates)} kept versions: fell to {fallen:.3g} from {best:.3g}"]
         self._recognise()
         if best and s.freeze and self.expected is None and self.epoch % s.interval == 0 and self._does_well(best):
             self._put_away(best)
@@ -198,23 +204,26 @@ class Recall:
             del self.versions[min(self.versions, key=lambda number: self.versions[number].used)]
 
     def _begun_trial(self, best: float) -> Trial:
-        self.now = copied(capture(self.net))
         if self.current in self.versions:
             self.versions[self.current].used = self.epoch
-        candidates: list[int | None] = [None, *(number for number in self.versions if number != self.current)]
-        return Trial(candidates, best, [0.0] * len(candidates), [0.0] * len(candidates))
+        candidates = [number for number in self.versions if number != self.current]
+        return Trial(candidates, best, [0.0] * (1 + len(candidates)), [0.0] * (1 + len(candidates)))
 
-    def candidates(self) -> list[nn.Module]:
-        """Models of what is being tried, in order; those who try them share their lanes out evenly."""
+    def others(self) -> list[nn.Module]:
+        """Models of the versions that are being tried beside the network as it is, in order."""
+        trial, now = self._checked_trial(), copied(capture(self.net))
         models = []
-        for number in self._checked_trial().candidates:
-            self._place(number)
+        for number in trial.candidates:
+            restore(self.net, *self.versions[number].snapshot)
             models.append(copy.deepcopy(self.net.model))
-        self._place(None)
+        restore(self.net, *now)
         return models
 
     def after_trial(self, successes: Sequence[float], tried: Sequence[float]) -> list[str]:
-        """Take note of an epoch of the trial: successes, and steps, of each candidate; returns what happened."""
+        """Take note of an epoch of the trial: successes, and steps, of the network as it is and then of each candidate.
+
+        Returns what happened, in words.
+        """
         s, trial = self.settings, self._checked_trial()
         self.epoch += 1
         trial.epochs += 1
@@ -222,43 +231,39 @@ class Recall:
             return []
         trial.successes = [a + b for a, b in zip(trial.successes, successes, strict=True)]
         trial.tried = [a + b for a, b in zip(trial.tried, tried, strict=True)]
-        if len(trial.candidates) > 1:
-            trial.drop_the_worse()
-            over = len(trial.candidates) == 1
-        else:
-            over = trial.epochs >= 2 * s.head_start
+        over = trial.drop_the_worse() if trial.candidates else trial.epochs >= 2 * s.head_start
         return self._decide(trial) if over or trial.epochs >= s.trial else []
 
     def _decide(self, trial: Trial) -> list[str]:
-        """Put the best candidate into place, or a new path."""
-        s, rates = self.settings, trial.rates()
-        best = max(range(len(rates)), key=lambda n: rates[n])
-        if None in trial.candidates and rates[best] < 1.2 * rates[trial.candidates.index(None)]:
-            best = trial.candidates.index(None)
-        number = trial.candidates[best]
-        self.expected = trial.before if number is None else self.versions[number].rate
-        words = f"at {rates[best]:.3g} of {self.expected:.3g} once"
-        self._place(number)
-        if rates[best] < s.useful * self.expected and s.grow:
-            self.current, self.made, self.expected = self.made, self.made + 1, None
-            self._renew()
-            said = f"grows version {self.current}: the best is {words}"
-        elif number is None:
-            said = f"goes on, {words}"
+        """Put a version that is recognised into place, or go on, or begin with the best there is, or with nothing."""
+        s, (now, *rates) = self.settings, trial.rates()
+        found, best = max(zip(rates, trial.candidates, strict=True), default=(0.0, None))
+        once = trial.before if best is None else self.versions[best].rate
+        if best is not None and found >= s.recognised * once and found >= 1.2 * now:
+            said = self._recalled(best, found)
+        elif now >= s.useful * trial.before or not (s.grow or found > now):
+            said = f"goes on, at {now:.3g} of {trial.before:.3g} once"
+            self.expected = trial.before
+        elif best is not None and (found >= s.useful * once or not s.grow):
+            said = self._recalled(best, found)
         else:
-            said = f"recalls version {number}, {words}"
-            self.current = number
-            self.versions[number].used = self.epoch
-        self.counts, self.now, self.trial, self.since = [], None, None, self.epoch
+            said = f"grows version {self.made}: the best is at {max(now, found):.3g} of {once:.3g} once"
+            self._renew()
+            self.current, self.made, self.expected = self.made, self.made + 1, None
+        false_alarm = said.startswith("goes on") and now >= s.recognised * trial.before
+        self.counts = self.counts[: -s.window] if false_alarm else []
+        self.trial, self.since = None, self.epoch
         self.net.plateau = Plateau()
         self._make_room(count_parameters(self.net))
         return [said]
 
-    def _place(self, number: int | None) -> None:
-        """Let the network be a version, or what it was when the trial began."""
-        snapshot = self.now if number is None else self.versions[number].snapshot
-        if snapshot is not None:
-            restore(self.net, *snapshot)
+    def _recalled(self, number: int, rate: float) -> str:
+        """Put a version into place; what was pruned is zero, and may grow again."""
+        version = self.versions[number]
+        tensors, manifest = version.snapshot
+        restore(self.net, {name: t for name, t in tensors.items() if "/pruned/" not in name}, manifest)
+        self.current, self.expected, version.used = number, version.rate, self.epoch
+        return f"recalls version {number}, at {rate:.3g} of {version.rate:.3g} once"
 
     def _renew(self) -> None:
         """Let the network begin anew, as deep as its rules let it: other weights, no masks, no memory of gradients."""
@@ -289,14 +294,13 @@ class Recall:
         plain: dict[str, Any] = {name: getattr(self, name) for name in self._PLAIN}
         plain["trial"] = None if self.trial is None else vars(self.trial)
         plain["versions"] = {}
-        snapshots = {"now": self.now}
+        snapshots = {}
         for number, version in self.versions.items():
             snapshots[str(number)] = version.snapshot
             plain["versions"][str(number)] = [version.rate, version.parameters, version.used]
-        plain["manifests"] = {name: snapshot[1] for name, snapshot in snapshots.items() if snapshot is not None}
+        plain["manifests"] = {name: snapshot[1] for name, snapshot in snapshots.items()}
         for name, snapshot in snapshots.items():
-            if snapshot is not None:
-                tensors |= {f"{name}/{key}": tensor for key, tensor in snapshot[0].items()}
+            tensors |= {f"{name}/{key}": tensor for key, tensor in snapshot[0].items()}
         return tensors, plain
 
     def restore(self, tensors: dict[str, Tensor], plain: dict[str, Any]) -> None:
@@ -307,7 +311,6 @@ class Recall:
         for name, manifest in plain["manifests"].items():
             mine = {key.removeprefix(f"{name}/"): t for key, t in tensors.items() if key.startswith(f"{name}/")}
             snapshots[name] = mine, manifest
-        self.now = snapshots.get("now")
         self.trial = None if plain["trial"] is None else Trial(**plain["trial"])
         self.versions = {
             int(number): Version(snapshots[number], *values) for number, values in plain["versions"].items()

@@ -4,6 +4,7 @@ One environment and one update a step let the greedy policy of an aliased state 
 ahead over many lanes, a rate that decays and, if wanted, layer normalisation steady it.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -61,15 +62,18 @@ class ParallelLearner:
         if self.average:
             self.average.renew(self.network.values)
 
-    def epoch(self, progress: float) -> Episodes:
-        """Collect a rollout and learn from it; `progress` is the share of the training that is over."""
+    def epoch(self, progress: float, others: Sequence[FlatNetwork] = ()) -> Episodes:
+        """Collect a rollout and learn from it; `progress` is the share of the training that is over.
+
+        Others, where there are some, walk in half of the lanes, and are not learnt from.
+        """
         s = self.settings
         for group in self.optimizer.param_groups:
             group["lr"] = s.learning_rate * (1.0 - progress)
         fewer = (s.exploration_start - s.exploration_end) * min(1.0, progress / s.exploration_share)
         exploration = s.exploration_start - fewer
-        episodes = self.rollouts.collect(self.network, exploration)
-        self.learn(exploration)
+        episodes = self.rollouts.collect([self.network] * max(1, len(others)) + list(others), exploration)
+        self.learn(exploration, self.rollouts.own_lanes(len(others)))
         if self.average:
             self.average.add(self.network.values)
         return episodes
@@ -84,17 +88,17 @@ class ParallelLearner:
         if self.average:
             self.average.restore(state, self.network.values)
 
-    def learn(self, exploration: float) -> None:
-        """Several passes of gradient steps over the last rollout."""
+    def learn(self, exploration: float, lanes: int | None = None) -> None:
+        """Several passes of gradient steps over the last rollout, or over that of its first lanes."""
         r, s = self.rollouts, self.settings
         lambda_returns(
             r.rewards, r.actions, r.outputs, r.final, r.ends, r.bootstraps, s.discount, s.trace,
             0.0 if s.q_learning else exploration, s.q_learning, self.returns,
         )  # fmt: skip
-        flat = r.steps
-        inputs = torch.from_numpy(r.inputs[:-1]).view(flat, -1)
-        actions = torch.from_numpy(r.actions).view(flat, 1)
-        returns = torch.from_numpy(self.returns).view(flat)
+        inputs = torch.from_numpy(r.inputs[:-1, :lanes].reshape(-1, r.inputs.shape[-1]))
+        flat = len(inputs)
+        actions = torch.from_numpy(r.actions[:, :lanes].reshape(flat, 1))
+        returns = torch.from_numpy(self.returns[:, :lanes].reshape(flat))
         for _ in range(s.passes):
             for batch in torch.randperm(flat).split(s.minibatch):
                 loss = nn.functional.mse_loss(self.model(inputs[batch]).gather(1, actions[batch])[:, 0], returns[batch])

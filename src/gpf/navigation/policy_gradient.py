@@ -6,6 +6,7 @@ one stack, and grow, prune and freeze together. Schulman et al. 2017; advantages
 A policy that does not see enough to tell how things stand gets a `Critic` in place of that last output.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -76,14 +77,17 @@ class PolicyGradientLearner:
         if self.average:
             self.average.renew(self.network.values)
 
-    def epoch(self, progress: float) -> Episodes:
-        """Collect a rollout and learn from it; `progress` is the share of the training that is over."""
+    def epoch(self, progress: float, others: Sequence[FlatNetwork] = ()) -> Episodes:
+        """Collect a rollout and learn from it; `progress` is the share of the training that is over.
+
+        Others, where there are some, walk in half of the lanes, and are not learnt from.
+        """
         rate = self.settings.learning_rate * (1.0 - progress)
         for optimizer in (self.optimizer, *([self.critic.optimizer] if self.critic else [])):
             for group in optimizer.param_groups:
                 group["lr"] = rate
-        episodes = self.rollouts.collect(self.network)
-        self.learn()
+        episodes = self.rollouts.collect([self.network] * max(1, len(others)) + list(others))
+        self.learn(self.rollouts.own_lanes(len(others)))
         if self.average:
             self.average.add(self.network.values)
         return episodes
@@ -104,8 +108,8 @@ class PolicyGradientLearner:
         if self.average:
             self.average.restore(state, self.network.values)
 
-    def learn(self) -> None:
-        """Several passes of gradient steps over the last rollout."""
+    def learn(self, lanes: int | None = None) -> None:
+        """Several passes of gradient steps over the last rollout, or over that of its first lanes."""
         r, s = self.rollouts, self.settings
         if self.critic:
             values, final = self.critic.judge(r.beside), self.critic.judge(r.final_beside)
@@ -114,13 +118,11 @@ class PolicyGradientLearner:
         generalized_advantages(
             r.rewards, values, final, r.ends, r.bootstraps, s.discount, s.trace, self.advantages
         )  # fmt: skip
-        flat = r.steps
-        inputs = torch.from_numpy(r.inputs[:-1]).view(flat, -1)
-        outputs = torch.from_numpy(r.outputs[:-1]).view(flat, -1)
-        actions = torch.from_numpy(r.actions).view(flat, 1)
-        advantages = torch.from_numpy(self.advantages).view(flat)
-        returns = advantages + torch.from_numpy(values[:-1]).reshape(flat)
-        beside = torch.from_numpy(r.beside[:-1]).view(flat, -1)
+        inputs, outputs, beside = (_rows(part[:-1, :lanes]) for part in (r.inputs, r.outputs, r.beside))
+        flat = len(inputs)
+        actions = torch.from_numpy(r.actions[:, :lanes].reshape(flat, 1))
+        advantages = torch.from_numpy(self.advantages[:, :lanes].reshape(flat))
+        returns = advantages + torch.from_numpy(values[:-1, :lanes].reshape(flat))
         before = outputs[:, : len(ACTIONS)].log_softmax(1).gather(1, actions)[:, 0]
         for _ in range(s.passes):
             for batch in torch.randperm(flat).split(s.minibatch):
@@ -145,6 +147,12 @@ class PolicyGradientLearner:
             return -gain - s.entropy * entropy
         error = (outputs[:, -1] - returns).square().mean()
         return s.value_weight * error - gain - s.entropy * entropy
+
+
+def _rows(part: NDArray[np.float32]) -> Tensor:
+    """Steps of all lanes one below the other."""
+    steps, lanes, width = part.shape
+    return torch.from_numpy(part.reshape(steps * lanes, width))
 
 
 class Critic:

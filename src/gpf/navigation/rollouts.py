@@ -144,6 +144,10 @@ class Rollouts:
         """Where the lanes of each of `count` networks begin, and the last one's end."""
         return np.linspace(0, self.world.count, count + 1).astype(np.int64)
 
+    def own_lanes(self, others: int) -> int:
+        """How many lanes, the first ones, are a learner's own beside so many others: half, or all of them."""
+        return int(self.shares(2 * others)[others]) if others else self.world.count
+
     def state(self) -> dict[str, NDArray]:
         """Everything on which the next rollout depends."""
         w = self.world

@@ -45,7 +45,7 @@ MethodName = Literal[
 ]
 ORACLES: tuple[MethodName, ...] = ("reset", "one-each")
 """Methods that are told of every change: one begins anew, one has a network for each regime."""
-DEPTHS: dict[str, int] = {"gpf": 1, "depth-1": 1, "depth-4": 4}
+DEPTHS: dict[str, int] = {"depth-1": 1, "depth-4": 4}
 """Layers at the start; of methods that are not named, two, as many as GPF may use at a time."""
 
 WIDTH = 64
@@ -139,6 +139,7 @@ class Training:
             self.net = gpf.attach(model, optimizer, rules=self._rules())
         self.learner = self._make_learner(threads)
         self.method, self.recall = self._make_method()
+        self._on_trial: tuple[tuple[int, ...], list[FlatNetwork]] = (), []
         self._kept: dict[str, dict[str, torch.Tensor]] = {}  # the oracle's network of each regime
         if going_on:
             self._restore()
@@ -271,13 +272,14 @@ class Training:
         now, rollouts = self.progress, self.learner.rollouts
         shape = self.net.depth
         if self.recall and self.recall.trial:
-            models: list[Any] = self.recall.candidates()
-            networks = [FlatNetwork(model) for model in models]
-            rollouts.collect(networks, self._exploration)
-            shares = rollouts.shares(len(networks))
-            by_network = np.add.reduceat(rollouts.successes.sum(axis=0), shares[:-1])
-            said = self.recall.after_trial(by_network.tolist(), (np.diff(shares) * HORIZON).tolist())
+            others = self._tried()
+            self.learner.epoch(0.0, others)
+            bounds = [0, *rollouts.shares(2 * len(others))[len(others) :]] if others else [0, LANES]
+            found = np.add.reduceat(rollouts.successes.sum(axis=0), bounds[:-1])
+            said = self.recall.after_trial(found.tolist(), (np.diff(bounds) * HORIZON).tolist())
             events = [{"kind": words.split()[0], "reason": words} for words in said]
+            if events:
+                self._on_trial = (), []
         else:
             self.learner.epoch(0.0)
             found = int(rollouts.successes.sum())
@@ -293,6 +295,15 @@ class Training:
         now["parameters"] = max(now["parameters"], self._parameters())
         self._note_lanes()
         return events
+
+    def _tried(self) -> list[FlatNetwork]:
+        """The versions that are on trial; they do not change while it lasts."""
+        numbers = tuple(self.recall.trial.candidates)  # type: ignore[union-attr]
+        if numbers != self._on_trial[0]:
+            models: list[Any] = self.recall.others()  # type: ignore[union-attr]
+            self.learner.rebind(self.net)
+            self._on_trial = numbers, [FlatNetwork(model) for model in models]
+        return self._on_trial[1]
 
     def _note_lanes(self) -> None:
         """Remember each lane's first episode to end in this visit, and its first and latest that began here too."""
