@@ -183,8 +183,8 @@ def write_page(
         f"Last checkpoint of every run, no picking; seeds {seeds[0]} to {seeds[-1]}, {comparison.episodes:,} held-out"
         " episodes each. Success is the interquartile mean over seeds with its 95 % bootstrap interval. Against the"
         " first agent of a world: the mean difference over shared seeds (of success in points), with its interval"
-        " and the p of a permutation test, bold where the interval does not hold zero and p < 0.05. Parameters are the weights and biases of the"
-        f" hidden layers that are not zero. Scores of every seed: [{name}.json]({name}.json)."
+        " and the p of a permutation test, bold where the interval does not hold zero and p < 0.05. Parameters are the"
+        f" weights and biases of the hidden layers that are not zero. Scores of every seed: [{name}.json]({name}.json)."
     )
     parts = [
         f"# {comparison.title}", comparison.about.strip(), words, table(rows), f"![{comparison.title}]({name}.png)",

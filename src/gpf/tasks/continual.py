@@ -18,7 +18,7 @@ import gpf
 from gpf.continual.methods import ContinualBackprop, L2Init, Method, OnlineEWC, ShrinkAndPerturb, linear_layers
 from gpf.continual.recall import Recall, Settings, count_parameters
 from gpf.navigation import parallel, policy_gradient
-from gpf.navigation.acting import INPUTS, SAMPLED
+from gpf.navigation.acting import INPUTS
 from gpf.navigation.agents import as_bytes, from_bytes
 from gpf.navigation.evaluate import BLOCK
 from gpf.navigation.flat import FlatNetwork
@@ -45,8 +45,12 @@ MethodName = Literal[
 ]
 ORACLES: tuple[MethodName, ...] = ("reset", "one-each")
 """Methods that are told of every change: one begins anew, one has a network for each regime."""
-DEPTHS: dict[str, int] = {"depth-1": 1, "depth-4": 4}
-"""Layers at the start; of methods that are not named, two, as many as GPF may use at a time."""
+FIXED: dict[str, int] = {"depth-1": 1, "depth-2": 2, "depth-4": 4}
+"""Layers of the methods that are named after them."""
+LAYERS: dict[LearnerName, int] = {"policy-gradient": 2, "parallel": 1}
+"""Layers of all others, as many as a fresh learner does best with."""
+KEPT: dict[LearnerName, float] = {"policy-gradient": 0.25, "parallel": 0.6}
+"""Share of the weights of what GPF puts away: a policy bears more pruning than values, of which the greatest acts."""
 
 WIDTH = 64
 LANES, HORIZON = 100, 40
@@ -80,7 +84,7 @@ class Config:
     visits: int | None = None
     """How many, in a preset; None for its own number."""
     grow: bool = True
-    """Whether GPF adds layers and grows new paths."""
+    """Whether GPF grows new paths."""
     prune: bool = True
     """Whether GPF prunes what it puts away."""
     freeze: bool = True
@@ -131,15 +135,15 @@ class Training:
         last = run.checkpoint("last")
         going_on = (last / "manifest.json").exists()
         if going_on:
-            self.net = gpf.load(last, build=lambda: self._fresh(DEPTHS.get(self.config.method, 2)), restore_random=True)
+            self.net = gpf.load(last, build=lambda: self._fresh(self._depth), restore_random=True)
         else:
             torch.manual_seed(self.config.seed)
-            model = self._fresh(DEPTHS.get(self.config.method, 2))
+            model = self._fresh(self._depth)
             optimizer = torch.optim.Adam(model.parameters(), lr=self._rate, eps=1e-5, fused=True)
             self.net = gpf.attach(model, optimizer, rules=self._rules())
         self.learner = self._make_learner(threads)
         self.method, self.recall = self._make_method()
-        self._on_trial: tuple[tuple[int, ...], list[FlatNetwork]] = (), []
+        self._tried: tuple[tuple[int, ...], list[FlatNetwork]] = (), []  # the trial by its first epoch and versions
         self._kept: dict[str, dict[str, torch.Tensor]] = {}  # the oracle's network of each regime
         if going_on:
             self._restore()
@@ -152,8 +156,8 @@ class Training:
         return POLICY_GRADIENT.learning_rate if self.config.learner == "policy-gradient" else VALUES.learning_rate
 
     @property
-    def _exploration(self) -> float:
-        return SAMPLED if self.config.learner == "policy-gradient" else EXPLORATION
+    def _depth(self) -> int:
+        return FIXED.get(self.config.method, LAYERS[self.config.learner])
 
     def _fresh(self, depth: int) -> MLP:
         """A model that has learnt nothing."""
@@ -166,10 +170,9 @@ class Training:
     def _rules(self) -> Rules:
         if self.config.method != "gpf":
             return Rules.fixed()
-        patience = Rules.continual().grow_patience if self.config.grow else None
-        # Recall sees drops, prunes and freezes: whole versions, and not single layers.
+        # Recall sees drops, grows, prunes and freezes: whole versions, and not single layers.
         return Rules.continual(
-            grow_patience=patience, max_depth=2, prune_patience=None, freeze_patience=None, drop=None
+            max_depth=self._depth, grow_patience=None, prune_patience=None, freeze_patience=None, drop=None
         )
 
     def _make_learner(self, threads: int | None) -> Any:
@@ -191,7 +194,7 @@ class Training:
         match self.config.method:
             case "gpf":
                 settings = Settings(
-                    keep=Settings.keep if self.config.prune else 1.0,
+                    keep=KEPT[self.config.learner] if self.config.prune else 1.0,
                     budget=sum(p.numel() for p in self._fresh_without_drawing(4).parameters()),
                     grow=self.config.grow,
                     freeze=self.config.freeze,
@@ -268,26 +271,19 @@ class Training:
         return {"visit": now["visit"], "steps": now["steps"], "seconds": now["seconds"]}
 
     def _epoch(self) -> list[dict[str, Any]]:
-        """Walk all lanes through a rollout and learn from it, or try what is to be tried; returns what happened."""
-        now, rollouts = self.progress, self.learner.rollouts
-        shape = self.net.depth
-        if self.recall and self.recall.trial:
-            others = self._tried()
-            self.learner.epoch(0.0, others)
+        """Walk all lanes through a rollout and learn from it, beside what is on trial; returns what happened."""
+        now, rollouts, recall = self.progress, self.learner.rollouts, self.recall
+        others = self._on_trial(recall) if recall and recall.trial else []
+        self.learner.epoch(0.0, others)
+        said: list[str] = []
+        if recall and recall.trial:
             bounds = [0, *rollouts.shares(2 * len(others))[len(others) :]] if others else [0, LANES]
-            found = np.add.reduceat(rollouts.successes.sum(axis=0), bounds[:-1])
-            said = self.recall.after_trial(found.tolist(), (np.diff(bounds) * HORIZON).tolist())
-            events = [{"kind": words.split()[0], "reason": words} for words in said]
-            if events:
-                self._on_trial = (), []
-        else:
-            self.learner.epoch(0.0)
-            found = int(rollouts.successes.sum())
-            said = self.recall.after_epoch(found, rollouts.steps) if self.recall else []
-            events = [{"kind": words.split()[0], "reason": words} for words in said]
-            if self.recall and not said:
-                events += [{"kind": e.kind, "reason": e.reason} for e in self.net.end_epoch(found / rollouts.steps)]
-        if events or self.net.depth != shape:
+            by_network = np.add.reduceat(rollouts.successes.sum(axis=0), bounds[:-1])
+            said = recall.after_trial(by_network.tolist(), (np.diff(bounds) * HORIZON).tolist())
+        elif recall:
+            said = recall.after_epoch(int(rollouts.successes.sum()), rollouts.steps)
+        events = [{"kind": words.split()[0], "reason": words} for words in said]
+        if events:
             self.learner.rebind(self.net)
         now["steps"] += rollouts.steps
         now["ended"].append(int(rollouts.ends.sum()))
@@ -296,14 +292,14 @@ class Training:
         self._note_lanes()
         return events
 
-    def _tried(self) -> list[FlatNetwork]:
+    def _on_trial(self, recall: Recall) -> list[FlatNetwork]:
         """The versions that are on trial; they do not change while it lasts."""
-        numbers = tuple(self.recall.trial.candidates)  # type: ignore[union-attr]
-        if numbers != self._on_trial[0]:
-            models: list[Any] = self.recall.others()  # type: ignore[union-attr]
+        key = recall.epoch - recall.trial.epochs, *recall.trial.candidates  # type: ignore[union-attr]
+        if key != self._tried[0]:
+            models: list[Any] = recall.others()
             self.learner.rebind(self.net)
-            self._on_trial = numbers, [FlatNetwork(model) for model in models]
-        return self._on_trial[1]
+            self._tried = key, [FlatNetwork(model) for model in models]
+        return self._tried[1]
 
     def _note_lanes(self) -> None:
         """Remember each lane's first episode to end in this visit, and its first and latest that began here too."""
