@@ -58,7 +58,7 @@ DISCOUNT = 0.99
 EXPLORATION = 0.1
 EPOCHS_IN_A_ROUND = 24
 POLICY_GRADIENT = policy_gradient.Settings(
-    learning_rate=2e-3, discount=DISCOUNT, passes=4, minibatch=1000, entropy=0.01
+    learning_rate=3e-3, discount=DISCOUNT, passes=3, minibatch=1000, entropy=0.01
 )
 VALUES = parallel.Settings(
     learning_rate=2e-3, discount=DISCOUNT, passes=4, minibatch=1000, averaging=0.0,
