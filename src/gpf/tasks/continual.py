@@ -52,6 +52,12 @@ LAYERS: dict[LearnerName, int] = {"policy-gradient": 2, "parallel": 1}
 KEPT: dict[LearnerName, float] = {"policy-gradient": 0.25, "parallel": 0.6}
 """Share of the weights of what GPF puts away: a policy bears more pruning than values, of which the greatest acts."""
 
+STRENGTHS: dict[LearnerName, dict[str, float]] = {
+    "policy-gradient": {"l2-init": 1e-3, "shrink-and-perturb": 1e-3, "continual-backprop": 1e-5, "ewc": 1000.0},
+    "parallel": {"l2-init": 1e-4, "shrink-and-perturb": 1e-5, "continual-backprop": 1e-5, "ewc": 10.0},
+}
+"""Of each method, the one with the greatest area among several, a factor of ten apart, on another order and seed."""
+
 WIDTH = 64
 LANES, HORIZON = 100, 40
 DISCOUNT = 0.99
@@ -191,6 +197,7 @@ class Training:
     def _make_method(self) -> tuple[Method | None, Recall | None]:
         model: Any = self.net.model
         optimizer, seed = self.net.optimizer, self.config.seed
+        strength = STRENGTHS[self.config.learner].get(self.config.method, 0.0)
         match self.config.method:
             case "gpf":
                 settings = Settings(
@@ -201,13 +208,13 @@ class Training:
                 )
                 return None, Recall(self.net, self._fresh, settings)
             case "continual-backprop":
-                return ContinualBackprop(model, optimizer, linear_layers(model), seed=seed), None
+                return ContinualBackprop(model, optimizer, linear_layers(model), strength, seed=seed), None
             case "l2-init":
-                return L2Init(model, optimizer), None
+                return L2Init(model, optimizer, strength), None
             case "shrink-and-perturb":
-                return ShrinkAndPerturb(model, optimizer, seed=seed), None
+                return ShrinkAndPerturb(model, optimizer, strength, strength, seed), None
             case "ewc":
-                return OnlineEWC(model, optimizer), None
+                return OnlineEWC(model, optimizer, strength), None
         return None, None
 
     def _fresh_without_drawing(self, depth: int) -> MLP:

@@ -118,9 +118,9 @@ def study(plan: Study, runs: Path, jobs: int = 2, tell: Told = lambda folder, re
     check_jobs(jobs)
     wanted = {
         plan.folder(runs, stream, learner, method, seed): plan.config(stream, learner, method, seed)
+        for seed in plan.all_seeds
         for stream in plan.streams
         for learner in plan.learners
-        for seed in plan.all_seeds
         for method in plan.methods
     }
     results = train_all(wanted, jobs, tell, task="continual")
