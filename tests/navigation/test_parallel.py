@@ -178,3 +178,23 @@ def test_flat_and_torch_share_memory_while_learning():
     one.epoch(0.0)
     fresh = FlatNetwork(one.model)
     np.testing.assert_array_equal(fresh.values, one.network.values)
+
+
+def test_others_walk_in_half_of_the_lanes_and_are_not_learnt_from():
+    learnt = []
+    for others in ([], [1], [2], [1, 2]):
+        one = learner("memory")
+        torch.manual_seed(9)
+        for seed in range(2):
+            models = [gpf.MLP(14, 16, 6, 1) for _ in others]
+            for model, number in zip(models, others, strict=True):
+                torch.nn.init.normal_(model.head.weight, generator=torch.Generator().manual_seed(number + seed))
+            torch.manual_seed(seed)
+            one.epoch(0.0, [FlatNetwork(model) for model in models])
+        learnt.append(one)
+    alone, first, second, both = (torch.cat([p.detach().flatten() for p in one.model.parameters()]) for one in learnt)
+    assert torch.equal(first, second)
+    assert torch.equal(first, both)
+    assert not torch.equal(first, alone)
+    assert not np.array_equal(learnt[1].rollouts.outputs[:, 4:], learnt[2].rollouts.outputs[:, 4:])
+    assert [learnt[0].rollouts.own_lanes(others) for others in range(3)] == [8, 4, 4]

@@ -7,6 +7,7 @@ from gymnasium import spaces
 from stable_baselines3.common.buffers import RolloutBuffer
 
 import gpf
+from gpf.navigation.flat import FlatNetwork
 from gpf.navigation.policy_gradient import Critic, PolicyGradientLearner, Settings, generalized_advantages
 from gpf.navigation.rollouts import Rollouts
 from gpf.plume import Scenario
@@ -171,3 +172,23 @@ def test_the_average_of_the_weights_acts_only_if_it_is_asked_for():
     assert plain.average is None
     np.testing.assert_array_equal(one.network.values, plain.network.values)  # averaging does not change learning
     np.testing.assert_allclose(one.average.values, np.mean(seen, axis=0), rtol=1e-4, atol=1e-6)
+
+
+def test_others_walk_in_half_of_the_lanes_and_are_not_learnt_from():
+    learnt = []
+    for others in ([], [1], [2], [1, 2]):
+        one = learner()
+        torch.manual_seed(9)
+        for seed in range(2):
+            models = [gpf.MLP(14, 16, 7, 1) for _ in others]
+            for model, number in zip(models, others, strict=True):
+                torch.nn.init.normal_(model.head.weight, generator=torch.Generator().manual_seed(number + seed))
+            torch.manual_seed(seed)
+            one.epoch(0.0, [FlatNetwork(model) for model in models])
+        learnt.append(one)
+    alone, first, second, both = (torch.cat([p.detach().flatten() for p in one.model.parameters()]) for one in learnt)
+    assert torch.equal(first, second)
+    assert torch.equal(first, both)
+    assert not torch.equal(first, alone)
+    assert not np.array_equal(learnt[1].rollouts.outputs[:, 4:], learnt[2].rollouts.outputs[:, 4:])
+    assert [learnt[0].rollouts.own_lanes(others) for others in range(3)] == [8, 4, 4]

@@ -224,16 +224,17 @@ def page(plan: Study, rows: Sequence[dict[str, Any]], name: str, command: str, m
     sections = [
         "# Shifting worlds: does it keep learning?",
         f"Worlds change without notice in the midst of episodes; seeds {seeds[0]} to {seeds[-1]}, all with the same"
-        " order of regimes. A visit is counted in episodes, so that whoever fails has more steps to learn from. Methods"
-        " that are not said to have another depth have two layers. Interquartile means over seeds with 95 % bootstrap"
-        " intervals. **Area**: success online, over all visits. **Forgetting**: success in the last episodes of a visit"
-        " (of each of 100 lanes, its last) less that in the first to end in the next visit to the same regime, which"
-        " were under way when the world changed; or less that in the first that began there. **Recovery**: episodes"
-        " after a change until the latest 100 are at 90 % of what a fresh learner ends the visit with. **Forward"
-        " transfer**: success in regimes met for the first time, less a fresh learner's. **Parameters**: greatest"
-        " number of weights and biases that are not zero, in use and kept. Dead units, effective rank and mean absolute"
-        " weight: means over layers and visits' ends. The oracles are told of every change. Differences are means over"
-        " shared seeds, with their intervals; better and worse are said where these do not hold zero and a permutation"
+        " order of regimes. A visit is counted in episodes, so that whoever fails has more steps to learn from."
+        " Methods that are not said to have another depth have two layers with policy gradient and one with"
+        " values. Interquartile means over seeds with 95 % bootstrap intervals. **Area**: success online, over all"
+        " visits. **Forgetting**: success in the last episodes of a visit (of each of 100 lanes, its last) less"
+        " that in the first to end in the next visit to the same regime, which were under way when the world"
+        " changed; or less that in the first that began there. **Recovery**: episodes after a change until the"
+        " latest 100 are at 90 % of what a fresh learner ends the visit with. **Forward transfer**: success in"
+        " regimes met for the first time, less a fresh learner's. **Parameters**: greatest number of weights and"
+        " biases that are not zero, in use and kept. Dead units, effective rank and mean absolute weight: means"
+        " over layers and visits' ends. The oracles are told of every change. Differences are means over shared"
+        " seeds, with their intervals; better and worse are said where these do not hold zero and a permutation"
         " test has p < 0.05, for which it takes six seeds."
         f" Measures of every seed: [{name}.json]({name}.json).",
     ]
