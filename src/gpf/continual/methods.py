@@ -245,11 +245,10 @@ class ContinualBackprop(_Hooked):
             parameter, before = self.parameters[name], self._before.get(name)
             if before is None:
                 continue
-            new = steps > 0
-            own, state = steps[new], self.optimizer.state[parameter]
-            mean, square = state["exp_avg"][new] / (1.0 - beta1**own), state["exp_avg_sq"][new] / (1.0 - beta2**own)
-            parameter[new] = before[new] - group["lr"] * mean / (square.sqrt() + group["eps"])
-            steps[new] += 1.0
+            new, own, state = steps > 0, steps.clamp(min=1.0), self.optimizer.state[parameter]
+            mean, square = state["exp_avg"] / (1.0 - beta1**own), state["exp_avg_sq"] / (1.0 - beta2**own)
+            parameter.copy_(torch.where(new, before - group["lr"] * mean / (square.sqrt() + group["eps"]), parameter))
+            steps += new
             steps[steps > 10.0 / (1.0 - beta2)] = 0.0  # the counts no longer make a difference
             if not steps.any():
                 del self.young[name]
