@@ -91,7 +91,7 @@ class Settings:
     """Greatest number of epochs of a trial; it ends when all but one candidate are out."""
     head_start: int = 2
     """Epochs of it that do not count: at first, all are where somebody else has led them."""
-    useful: float = 0.1
+    useful: float = 0.03
     """Share of what a version once reached, below which nothing can be made of it, and a new path grows."""
     recognised: float = 0.5
     """Share of it by which a version is recognised in a trial."""
