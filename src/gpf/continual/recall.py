@@ -2,8 +2,8 @@
 
 A network that learns on in another world unlearns the one before. So a copy of it is kept while it does well, pruned
 and frozen. When the rate of success drops, all that is kept is tried beside the network as it is, which learns on. A
-version that does again what it did takes its place; where nothing is of use, a new path grows, from new weights. All that
-is kept, and what is in use, stays within a number of parameters.
+version that does again what it did takes its place; where nothing is of use, a new path grows, from new weights. All
+that is kept, and what is in use, stays within a number of parameters.
 """
 
 import copy
