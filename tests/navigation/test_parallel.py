@@ -166,7 +166,7 @@ def test_the_average_begins_anew_where_an_event_changed_the_weights():
 def test_exploration_and_learning_rate_fall():
     one, seen = learner(exploration_end=0.1), []
     one.rollouts.collect = lambda network, exploration: seen.append(exploration)
-    one.learn = lambda exploration: None
+    one.learn = lambda exploration, lanes: None
     for progress in (0.0, 0.25, 0.5, 0.9):
         one.epoch(progress)
         assert one.optimizer.param_groups[0]["lr"] == pytest.approx(1e-3 * (1 - progress))
