@@ -34,7 +34,6 @@ def eager(monkeypatch):
     monkeypatch.setattr(continual, "EPOCHS_IN_A_ROUND", 3)
     quick = continual.Settings(window=1, settled=2, trial=2, drop=0.9)
     monkeypatch.setattr(continual, "Settings", lambda **changes: type(quick)(**{**vars(quick), **changes}))
-    continual.Settings.keep = quick.keep
 
 
 def final(folder):

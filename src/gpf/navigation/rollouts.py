@@ -144,9 +144,13 @@ class Rollouts:
         """Where the lanes of each of `count` networks begin, and the last one's end."""
         return np.linspace(0, self.world.count, count + 1).astype(np.int64)
 
+    def bounds(self, others: int) -> NDArray[np.int64]:
+        """Bounds of a learner's own lanes, half of them if there are others, and of those of each of the others."""
+        return np.concatenate([[0], self.shares(max(1, 2 * others))[max(1, others) :]])
+
     def own_lanes(self, others: int) -> int:
-        """How many lanes, the first ones, are a learner's own beside so many others: half, or all of them."""
-        return int(self.shares(2 * others)[others]) if others else self.world.count
+        """How many lanes, the first ones, are a learner's own beside so many others."""
+        return int(self.bounds(others)[1])
 
     def state(self) -> dict[str, NDArray]:
         """Everything on which the next rollout depends."""

@@ -48,7 +48,7 @@ ORACLES: tuple[MethodName, ...] = ("reset", "one-each")
 FIXED: dict[str, int] = {"depth-1": 1, "depth-2": 2, "depth-4": 4}
 """Layers of the methods that are named after them."""
 LAYERS: dict[LearnerName, int] = {"policy-gradient": 2, "parallel": 1}
-"""Layers of all others, as many as a fresh learner does best with."""
+"""Layers of all others; what suited each learner in first looks on another order."""
 KEPT: dict[LearnerName, float] = {"policy-gradient": 0.25, "parallel": 0.6}
 """Share of the weights of what GPF puts away: a policy bears more pruning than values, of which the greatest acts."""
 
@@ -284,7 +284,7 @@ class Training:
         self.learner.epoch(0.0, others)
         said: list[str] = []
         if recall and recall.trial:
-            bounds = [0, *rollouts.shares(2 * len(others))[len(others) :]] if others else [0, LANES]
+            bounds = rollouts.bounds(len(others))
             by_network = np.add.reduceat(rollouts.successes.sum(axis=0), bounds[:-1])
             said = recall.after_trial(by_network.tolist(), (np.diff(bounds) * HORIZON).tolist())
         elif recall:
