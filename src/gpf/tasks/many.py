@@ -8,18 +8,23 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from queue import SimpleQueue
 from threading import Event, Lock, Thread
 from typing import Any
 
 from gpf.runs import Run, RunError, check_free, read_config, read_result
-from gpf.tasks.loop import Interrupted, versions
+from gpf.tasks.loop import versions
 
 PATIENCE = 60.0
 """Seconds to wait for a run that a killed process had begun, and that is saving."""
+
+_DONE = "done\n"
+"""What a process says when a run has come to its end."""
 
 Told = Callable[[Path, dict[str, Any] | None], None]
 """Called with a folder when its run begins or goes on (None), and again with its result."""
@@ -28,7 +33,7 @@ Told = Callable[[Path, dict[str, Any] | None], None]
 def train_all(
     wanted: dict[Path, Any], jobs: int, tell: Told = lambda folder, result: None, task: str = "plume"
 ) -> dict[Path, Any]:
-    """Train a run in each folder, `jobs` at a time, each in a process of its own on one thread; returns their results.
+    """Train a run in each folder, `jobs` processes at a time, each on one thread; returns their results.
 
     A task is a module of `gpf.tasks` with a `Config`, `same_run`, `create_run` and `train`. A folder that holds a
     run of another configuration, or of other versions, is refused before anything begins. Ctrl-C ends the runs that
@@ -37,33 +42,22 @@ def train_all(
     check_jobs(jobs)
     for folder, config in wanted.items():
         check_same(folder, config, task)
-    processes: set[subprocess.Popen[str]] = set()
-    stopping, lock = Event(), Lock()
+    stopping, idle = Event(), SimpleQueue[_Worker]()
+    workers = [_Worker(task) for _ in range(min(jobs, len(wanted)))]
+    for worker in workers:
+        idle.put(worker)
 
     def one(item: tuple[Path, Any]) -> dict[str, Any] | None:
         folder, config = item
         result = read_result(folder) if (folder / "config.json").exists() else None
         if result is None and not stopping.is_set():
             tell(folder, None)
-            asked = json.dumps(dataclasses.asdict(config))
-            command = [sys.executable, "-m", "gpf.tasks.many", task, str(folder), asked]
-            with lock:
-                process = subprocess.Popen(
-                    command,
-                    stdin=subprocess.PIPE,  # closes when we end, however we end, and the run stops too
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.PIPE,
-                    text=True,
-                    start_new_session=True,
-                )
-                processes.add(process)
-            with process:
-                errors = process.stderr.read() if process.stderr else ""
-            processes.discard(process)
-            if process.returncode and not stopping.is_set():
+            worker = idle.get()
+            error = worker.train(folder, config)
+            idle.put(worker)
+            if error is not None and not stopping.is_set():
                 stopping.set()
-                last = errors.strip().splitlines()[-1] if errors.strip() else "no message"
-                raise RunError(f"run: {folder} ended with code {process.returncode} ({last}); accepted: one that ends")
+                raise RunError(f"run: {folder} ended with {error}; accepted: one that ends")
             result = read_result(folder)
         if result is not None:
             tell(folder, result)
@@ -74,14 +68,69 @@ def train_all(
         results = dict(zip(wanted, pool.map(one, wanted.items()), strict=True))
     except BaseException:  # Ctrl-C too: runs save themselves, and the same command goes on with them
         stopping.set()
-        with lock:
-            for process in processes:
-                with contextlib.suppress(ProcessLookupError):
-                    process.send_signal(signal.SIGINT)
+        for worker in workers:
+            worker.interrupt()
         raise
     finally:
         pool.shutdown(cancel_futures=True)
+        for worker in workers:
+            worker.close()
     return results
+
+
+class _Worker:
+    """A process that trains one run after the other: to start one takes as long as many seconds of learning."""
+
+    def __init__(self, task: str) -> None:
+        self._task = task
+        self._process: subprocess.Popen[str] | None = None
+        self._interrupted = False
+        self._lock = Lock()
+
+    def train(self, folder: Path, config: Any) -> str | None:
+        """Train a run to its end; returns how the process ended instead, if it did."""
+        with self._lock:
+            if self._interrupted:
+                return "an interrupt"
+            process = self._process = self._process or self._started()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        with contextlib.suppress(BrokenPipeError):  # it is gone, which the next line finds out
+            process.stdin.write(json.dumps([str(folder), dataclasses.asdict(config)]) + "\n")
+            process.stdin.flush()
+        if any(line == _DONE for line in process.stdout):
+            return None
+        errors = self.close()
+        return f"code {process.returncode} ({errors.splitlines()[-1] if errors else 'no message'})"
+
+    def interrupt(self) -> None:
+        """Let the run that is going on save itself and stop; no other begins."""
+        with self._lock:
+            self._interrupted = True
+            if self._process is not None:
+                with contextlib.suppress(ProcessLookupError):
+                    self._process.send_signal(signal.SIGINT)
+
+    def close(self) -> str:
+        """Wait for the end of the process, which is asked for nothing more; returns what it said on stderr."""
+        if self._process is None:
+            return ""
+        self._process.communicate()
+        self._process = None
+        with self._errors:
+            self._errors.seek(0)
+            return self._errors.read().strip()
+
+    def _started(self) -> "subprocess.Popen[str]":
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - as long as the process
+        return subprocess.Popen(
+            [sys.executable, "-m", "gpf.tasks.many", self._task],
+            stdin=subprocess.PIPE,  # closes when we end, however we end, and the run stops too
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+            start_new_session=True,
+        )
 
 
 def check_jobs(jobs: int) -> None:
@@ -108,24 +157,33 @@ def _module(task: str) -> Any:
     return importlib.import_module(f"gpf.tasks.{task}")
 
 
-def _stop_with_parent() -> None:
-    """Save and stop when the process that began this one is gone: it may have been killed."""
-    sys.stdin.read()
-    os.kill(os.getpid(), signal.SIGINT)
-    time.sleep(PATIENCE / 2)
-    os._exit(130)  # it was deaf; what is lost is a round
+def _listen(orders: "SimpleQueue[str | None]", busy: Event) -> None:
+    """Pass on what is asked; save and stop when the process that asks is gone: it may have been killed."""
+    for line in sys.stdin:
+        orders.put(line)
+    orders.put(None)
+    if busy.is_set():
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(PATIENCE / 2)
+        os._exit(130)  # it was deaf; what is lost is a round
 
 
 def main() -> None:
-    """Train one run, in a process that `train_all` began."""
-    task, place = _module(sys.argv[1]), Path(sys.argv[2])
-    config = task.Config.of(json.loads(sys.argv[3]))
-    Thread(target=_stop_with_parent, daemon=True).start()
+    """Train the runs that are asked for on stdin, one after the other, in a process that `train_all` began."""
+    task, orders, busy = _module(sys.argv[1]), SimpleQueue[str | None](), Event()
+    Thread(target=_listen, args=(orders, busy), daemon=True).start()
     try:
-        known = (place / "config.json").exists()
-        run = Run.open(place, PATIENCE) if known else task.create_run(place, config)
-        task.train(run, threads=1)
-    except Interrupted:
+        while (line := orders.get()) is not None:
+            busy.set()
+            place, asked = json.loads(line)
+            folder = Path(place)
+            known = (folder / "config.json").exists()
+            run = Run.open(folder, PATIENCE) if known else task.create_run(folder, task.Config.of(asked))
+            task.train(run, threads=1)
+            run.close()
+            busy.clear()
+            print(_DONE, end="", flush=True)
+    except KeyboardInterrupt:
         sys.exit(130)
     except (ValueError, RuntimeError, OSError) as error:
         print(error, file=sys.stderr)
