@@ -17,6 +17,11 @@ gymnasium.register(
     entry_point="gpf.plume.env:PlumeEnv",
     vector_entry_point="gpf.plume.vector_env:PlumeVectorEnv",
 )
+gymnasium.register(
+    id="gpf/ImaginedPlume-v0",
+    entry_point="gpf.world_model.env:ImaginedPlumeEnv",
+    vector_entry_point="gpf.world_model.env:ImaginedPlumeVectorEnv",
+)
 
 
 def __getattr__(name: str) -> Any:

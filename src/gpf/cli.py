@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import tyro
 
+from gpf.cli_world import World
 from gpf.navigation.config import Config
 
 # Heavy imports stand inside the commands, so that `gpf --help` answers at once.
@@ -210,7 +211,7 @@ class Compare:
         with runs_progress(str(self.runs), total) as tell:
             rows = compare(comparison, self.runs, self.jobs, tell)
         name = "comparison" if self.file is None else self.file.stem
-        path = write_page(comparison, self.runs, rows, self.page or self.runs, name, _command())
+        path = write_page(comparison, self.runs, rows, self.page or self.runs, name, typed_command())
         if self.json:
             print(json.dumps({"runs": str(self.runs), "page": str(path), "rows": rows}))
         else:
@@ -252,7 +253,7 @@ class Reproduce:
         total = len(seeds) * len(chosen_agents(self.runs, self.parts))
         with runs_progress(str(self.runs), total) as tell:
             scores = reproduce(self.runs, seeds, self.parts, self.jobs, tell, self.scenario)
-        path = write_page(scores, self.page or self.runs, _command())
+        path = write_page(scores, self.page or self.runs, typed_command())
         if self.json:
             print(json.dumps({"page": str(path), "seconds": scores["seconds"], "seeds": list(seeds)}))
         else:
@@ -312,7 +313,7 @@ class Continual:
         total = len(plan.streams) * len(plan.learners) * len(plan.methods) * plan.seeds
         with runs_progress(str(self.runs), total) as tell:
             rows = study(plan, self.runs, self.jobs, tell)
-        path = write_page(plan, self.runs, rows, self.page or self.runs, self.name, _command())
+        path = write_page(plan, self.runs, rows, self.page or self.runs, self.name, typed_command())
         if self.json:
             print(json.dumps({"page": str(path), "rows": rows}))
         else:
@@ -405,7 +406,7 @@ class ShowScenario:
         print(Scenario.of(self.scenario).to_json())
 
 
-def _command() -> str:
+def typed_command() -> str:
     """The command as it was typed."""
     return shlex.join(["gpf", *sys.argv[1:]])
 
@@ -483,6 +484,7 @@ def main() -> None:
             "continual": Continual,
             "report": Report,
             "spectra": Spectra,
+            "world": World,
             "scenario": ShowScenario,
             "compile": Compile,
         },

@@ -37,10 +37,27 @@ def episode_progress(title: str, total: int) -> Iterator[Callable[[int, int], No
 
 
 @contextmanager
+def steps_progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A bar of steps; on stderr, and only on a terminal."""
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(title, total=total)
+        yield lambda steps: bar.update(task, completed=steps)
+
+
+@contextmanager
 def training_progress(
-    folder: Path, total: int, tensorboard: bool = False
+    folder: Path,
+    total: int,
+    tensorboard: bool = False,
+    count: str = "epoch",
+    describe: Callable[[dict[str, Any]], str] | None = None,
 ) -> Iterator[Callable[[dict[str, Any]], None]]:
-    """Metrics of each round as they come: a live line on a terminal, plain lines now and then elsewhere, on stderr."""
+    """Metrics of each round as they come: a live line on a terminal, plain lines now and then elsewhere, on stderr.
+
+    A round has come as far as its metric `count` says.
+    """
     writer = _tensorboard_writer(folder) if tensorboard else None
     console = Console(stderr=True)
     bar = Progress(
@@ -58,12 +75,12 @@ def training_progress(
 
         def report(metrics: dict[str, Any]) -> None:
             nonlocal said
-            line = _training_line(metrics)
-            bar.update(task, completed=metrics["epoch"], line=line)
-            if not console.is_terminal and (time.monotonic() - said > 5.0 or metrics["epoch"] == total):
+            line = (describe or _training_line)(metrics)
+            bar.update(task, completed=metrics[count], line=line)
+            if not console.is_terminal and (time.monotonic() - said > 5.0 or metrics[count] == total):
                 said = time.monotonic()
-                left = metrics["seconds"] * (total / metrics["epoch"] - 1.0)
-                share = metrics["epoch"] / total
+                left = metrics["seconds"] * (total / metrics[count] - 1.0)
+                share = metrics[count] / total
                 print(f"{folder}: {share:.0%}, {line}, {left:.0f} s left", file=sys.stderr, flush=True)
             if writer is not None:
                 _write_scalars(writer, metrics)
@@ -74,7 +91,9 @@ def training_progress(
 
 
 @contextmanager
-def runs_progress(title: str, total: int) -> Iterator[Callable[[Path, dict[str, Any] | None], None]]:
+def runs_progress(
+    title: str, total: int, describe: Callable[[dict[str, Any]], str] | None = None
+) -> Iterator[Callable[[Path, dict[str, Any] | None], None]]:
     """Runs that are going on and that are done: a live table on a terminal, a line for each finished one elsewhere."""
     console = Console(stderr=True)
     going: dict[Path, float] = {}
@@ -99,14 +118,18 @@ def runs_progress(title: str, total: int) -> Iterator[Callable[[Path, dict[str, 
                 return
             going.pop(folder, None)
             done += 1
-            line = f"{folder}: success {result['success']:.2%}, depth {result['depth']}"
-            line += f", density {result['density']:.3f}" if "density" in result else ""
+            line = f"{folder}: {(describe or _result_line)(result)}"
             if console.is_terminal:
                 live.console.print(Text(line))
             else:
                 print(f"{line} ({done} of {total})", file=sys.stderr, flush=True)
 
         yield tell
+
+
+def _result_line(result: dict[str, Any]) -> str:
+    density = f", density {result['density']:.3f}" if "density" in result else ""
+    return f"success {result['success']:.2%}, depth {result['depth']}{density}"
 
 
 def _training_line(metrics: dict[str, Any]) -> str:

@@ -1,6 +1,7 @@
 """How a network acts: its inputs made from an observation, its outputs turned into an action."""
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 from numba import njit
@@ -34,7 +35,12 @@ class NetworkPolicy:
 
     Tokens are those of the world that it was trained in, `tokenizer`, whatever world it acts in. Every episode draws
     from a stream of its own, so that what happens in it does not depend on the others.
+
+    Attributes:
+        outputs: The network's outputs for each lane's last observation, shape (lanes, outputs).
     """
+
+    PER_LANE: ClassVar[tuple[str, ...]] = ("_streams", "_memories", "outputs")
 
     def __init__(
         self,
@@ -56,6 +62,7 @@ class NetworkPolicy:
         self._streams = seed_streams([(seed, 1) for seed in seeds])  # 1: not the world's own stream
         self._memories = np.zeros(len(seeds), MEMORY)
         self._memories["age"] = -1
+        self.outputs = np.zeros((len(seeds), int(self.network.layers[-1]["outputs"])), np.float32)
 
     def act(self, raw: NDArray[np.float32], lanes: NDArray[np.int64], actions: NDArray[np.int64]) -> None:
         """Choose actions in the lanes given by their indices; raw observations of all lanes have shape (n, 5)."""
@@ -63,25 +70,24 @@ class NetworkPolicy:
         _act(
             lanes, self._tokenizer, self._row, raw, self._memories, self._streams, self.observation == "memory",
             self.keep, 0.0 if self.acting == "greedy" else SAMPLED, network.layers, network.values, self._activations,
-            self._table, actions,
+            self._table, self.outputs, actions,
         )  # fmt: skip
 
 
 @kernel
 def _act(
     lanes, tokenizer, p, raw, memories, streams, remembers, keep, exploration, layers, values, activations, table,
-    actions,
+    outputs, actions,
 ):  # fmt: skip
     inputs = np.empty(len(keep), np.float32)
-    outputs = np.empty(layers[-1].outputs, np.float32)
     tokens = np.empty(3, np.int64)
     for n in range(len(lanes)):
         i = lanes[n]
         tokens[0], tokens[1] = level(tokenizer, raw[i, 0]), level(tokenizer, raw[i, 1])
         tokens[2] = octant(tokenizer, raw[i, 2], raw[i, 3], raw[i, 4])
         write_inputs(remembers, keep, p, tokens, raw[i], memories[i], inputs)
-        respond(layers, values, activations, table, tokens, inputs, outputs)
-        actions[i] = explore(outputs, exploration, streams[i])
+        respond(layers, values, activations, table, tokens, inputs, outputs[i])
+        actions[i] = explore(outputs[i], exploration, streams[i])
 
 
 def output_table(network: FlatNetwork) -> NDArray[np.float32]:

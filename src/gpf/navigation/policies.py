@@ -4,11 +4,12 @@ A policy sees what a robot would: the raw observation (two readings, wind, headi
 lanes at once, one episode each.
 """
 
+import copy
 import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 from numba import njit
@@ -22,7 +23,26 @@ from gpf.plume.scenario import ACTIONS, Scenario
 FORWARD, LEFT, RIGHT, AROUND, CAST_LEFT, CAST_RIGHT = range(len(ACTIONS))
 
 
-class Policy(Protocol):
+class Laned(Protocol):
+    """Whatever has a state for each lane."""
+
+    PER_LANE: ClassVar[tuple[str, ...]]
+    """Attributes with an entry for each lane: arrays, or others of these."""
+
+
+L = TypeVar("L", bound=Laned)
+
+
+def forked(first: L, lanes: NDArray[np.int64]) -> L:
+    """A policy in the midst of its episodes, once more: lane n goes on as lane `lanes[n]` of the first would."""
+    twin = copy.copy(first)
+    for name in first.PER_LANE:
+        held = getattr(first, name)
+        setattr(twin, name, held[lanes] if isinstance(held, np.ndarray) else forked(held, lanes))
+    return twin
+
+
+class Policy(Laned, Protocol):
     """What an evaluation needs of a policy."""
 
     def begin(self, seeds: Sequence[int], scenario: Scenario) -> None:
@@ -35,6 +55,8 @@ class Policy(Protocol):
 class Random:
     """Uniformly random actions."""
 
+    PER_LANE: ClassVar[tuple[str, ...]] = ("_streams",)
+
     def begin(self, seeds: Sequence[int], scenario: Scenario) -> None:
         self._streams = seed_streams([(seed, 1) for seed in seeds])  # 1: not the world's own stream
 
@@ -45,6 +67,8 @@ class Random:
 @dataclass
 class Reactive:
     """Turn upwind on a whiff; otherwise go straight, with a cast to alternating sides now and then. No other memory."""
+
+    PER_LANE: ClassVar[tuple[str, ...]] = ("_blanks", "_sides")
 
     whiff: float = 3e-3
     """Reading above which there is a whiff, concentration."""
@@ -90,6 +114,7 @@ class CastAndSurge:
     search_climb: float = 9.12
     """As `climb`, before the first whiff, where the sweeps do not descend, deg."""
 
+    PER_LANE: ClassVar[tuple[str, ...]] = ("_memory",)
     _MEMORY: ClassVar[np.dtype[Any]] = np.dtype(
         [(name, np.float64) for name in ("x", "y", "wind_x", "wind_y", "since_whiff", "sweep", "side", "met")]
     )
@@ -151,8 +176,11 @@ def _cast_and_surge(lanes, raw, memories, q, stride, turns, actions):
         left, right, heading = raw[i, 0], raw[i, 1], raw[i, 4]
         m = memories[i]
         from_x, from_y = -math.cos(raw[i, 3]), -math.sin(raw[i, 3])
-        if m.wind_x == 0.0 and m.wind_y == 0.0:
+        if m.wind_x == 0.0 and m.wind_y == 0.0:  # the first observation
             m.wind_x, m.wind_y = from_x, from_y
+        else:
+            m.x += stride * math.cos(heading)
+            m.y += stride * math.sin(heading)
         m.wind_x += q.wind_smoothing * (from_x - m.wind_x)
         m.wind_y += q.wind_smoothing * (from_y - m.wind_y)
         upwind = math.atan2(m.wind_y, m.wind_x)
@@ -169,9 +197,6 @@ def _cast_and_surge(lanes, raw, memories, q, stride, turns, actions):
         else:
             goal = _sweep(m, q, upwind)
         actions[i] = _steer(goal - heading, turns)
-        heading += turns[actions[i]]
-        m.x += stride * math.cos(heading)
-        m.y += stride * math.sin(heading)
 
 
 @njit(error_model="numpy")

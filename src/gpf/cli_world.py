@@ -1,0 +1,277 @@
+"""`gpf world`: sequences of plume tokens, a model of them, and what it is good for."""
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from gpf.world_model.config import Config
+
+# Heavy imports stand inside the commands, so that `gpf --help` answers at once.
+
+
+@dataclass
+class Data:
+    """Let several behaviours walk in the plume, and keep what they saw and did as sequences of tokens."""
+
+    out: Path = Path("runs/world-data")
+    """Folder of the sequences, which must be new."""
+    steps: int = 1_000_000
+    """Steps, at least; episodes are whole."""
+    scenario: str = "reference"
+    """Where: a preset (paper, reference) or a path to a scenario's .json file."""
+    seed: int = 0
+    """Which episodes; no two seeds share one, and none is ever evaluated on."""
+    navigator: Path | None = None
+    """A run of gpf train whose navigator is one of the behaviours."""
+    random: float = 0.1
+    """Share of the steps with random actions."""
+    reactive: float = 0.15
+    """Share of the reactive baseline's."""
+    cast_and_surge: float = 0.45
+    """Share of cast-and-surge's."""
+    navigator_share: float = 0.3
+    """Share of the navigator's, if one is given."""
+    wandering: float = 0.03
+    """Chance, in a step, that a behaviour does something random for a while; without it the model would know nothing of
+    what good behaviours never do."""
+    to_minari: str | None = None
+    """Also write them as a Minari dataset of this name, such as plume/mixed-v0."""
+    from_minari: str | None = None
+    """Take the sequences from a Minari dataset instead."""
+
+    def __call__(self) -> None:
+        """Collect, and write."""
+        from gpf.navigation.agents import load_navigator
+        from gpf.navigation.policies import Policy, make_policy
+        from gpf.plume.scenario import Scenario
+        from gpf.progress import steps_progress
+        from gpf.world_model.collection import Wandering, collect
+        from gpf.world_model.sequences import read_minari, write_dataset, write_minari
+
+        if self.out.exists():
+            raise ValueError(f"out: {self.out} exists; accepted: a new folder")
+        if not 0.0 <= self.wandering <= 1.0:
+            raise ValueError(f"wandering: {self.wandering}; accepted: 0 to 1")
+        scenario = Scenario.of(self.scenario)
+        if self.from_minari is not None:
+            dataset = read_minari(self.from_minari)
+            dataset.about.setdefault("world", dataclasses.asdict(scenario))
+        else:
+            behaviours: dict[str, tuple[Policy, float]] = {"random": (make_policy("random"), self.random)}
+            for name, share in (("reactive", self.reactive), ("cast-and-surge", self.cast_and_surge)):
+                behaviours[name] = (Wandering(make_policy(name), self.seed, self.wandering), share)
+            if self.navigator is not None:
+                policy = load_navigator(self.navigator).policy
+                behaviours["navigator"] = (Wandering(policy, self.seed, self.wandering), self.navigator_share)
+            with steps_progress(str(self.out), self.steps) as progress:
+                dataset = collect(behaviours, scenario, self.steps, self.seed, progress)
+        write_dataset(dataset, self.out)
+        if self.to_minari is not None:
+            write_minari(dataset, self.to_minari)
+        print(f"written: {self.out}: {dataset.steps:,} steps in {len(dataset):,} sequences")
+
+
+@dataclass
+class Train:
+    """Train a world model on sequences of tokens; everything about it goes into one folder."""
+
+    config: tyro.conf.OmitArgPrefixes[Config] = dataclasses.field(default_factory=Config)
+    run: Path | None = None
+    """Folder of the run, which must be new; None for runs/world-1, runs/world-2 and so on. With --seeds, of all."""
+    resume: Path | None = None
+    """Go on with the run in this folder, which was interrupted or killed; it ends as if it had not been."""
+    seeds: int | None = None
+    """How many runs, of the seeds from --seed on, two at a time; run again to go on. None for one."""
+    json: bool = False
+    """Print one JSON object on the last line in place of the table."""
+
+    def __call__(self) -> None:
+        """Train, and print the result."""
+        from gpf.progress import runs_progress, training_progress
+        from gpf.runs import Run, next_folder
+        from gpf.tasks.many import train_all
+        from gpf.tasks.world import create_run, read_run_config, train
+
+        if self.resume is not None and (self.run is not None or self.seeds is not None or self.config != Config()):
+            raise ValueError("resume: given beside settings of a new run; accepted: alone, for they are in its folder")
+        if self.seeds is not None:
+            if self.seeds < 1:
+                raise ValueError(f"seeds: {self.seeds}; accepted: at least 1")
+            self.config.check()
+            parent = self.run or Path("runs", "world")
+            wanted = {
+                parent / str(seed): dataclasses.replace(self.config, seed=seed)
+                for seed in range(self.config.seed, self.config.seed + self.seeds)
+            }
+            with runs_progress(str(parent), len(wanted), _result_line) as tell:
+                results = list(train_all(wanted, 2, tell, task="world").values())
+        else:
+            run = Run.open(self.resume) if self.resume else None
+            run = run or create_run(self.run or next_folder(Path("runs"), "world"), self.config)
+            steps = read_run_config(run.folder).steps
+            with training_progress(run.folder, steps, count="step", describe=_round_line) as report:
+                results = [train(run, report=report)]
+        if self.json:
+            print(json.dumps(results if self.seeds is not None else results[0]))
+            return
+        for one in results:
+            losses = ", ".join(f"{value:.4f}" for value in one["validation"])
+            print(
+                f"{one['run']}: validation {one['loss']:.4f} (left, right, wind: {losses}) at step {one['best_step']:,}"
+                f" of {one['step']:,}; {one['depth']} blocks, density {one['density']:.3f}, {one['parameters']:,}"
+                f" parameters; {one['seconds']:.0f} s"
+            )
+
+
+@dataclass
+class Evaluate:
+    """Measure trained world models on held-out sequences, against baselines, and look at what they imagine."""
+
+    runs: tyro.conf.Positional[tuple[Path, ...]]
+    """Folders of runs that gpf world train made; runs that differ in nothing but their seeds are taken together."""
+    page: Path = Path("runs")
+    """Folder of the page, its figures and its numbers."""
+    name: str = "world-model"
+    """Of the page."""
+
+    def __call__(self) -> None:
+        """Measure, print, and write."""
+        from gpf.cli import typed_command
+        from gpf.tasks.world_pages import evaluate_worlds
+
+        if not self.runs:
+            raise ValueError("runs: none; accepted: folders that gpf world train made")
+        path = evaluate_worlds(self.runs, self.page, self.name, typed_command())
+        print(path.read_text())
+        print(f"written: {path}")
+
+
+@dataclass
+class Plan:
+    """Let a planner that imagines before it acts find the source, over held-out episodes."""
+
+    run: tyro.conf.Positional[Path]
+    """Folder of a run that gpf world train made."""
+    episodes: int = 500
+    """Number of held-out episodes."""
+    seed: int = 0
+    """Which block of them."""
+    horizon: int = 10
+    """Steps of a rollout."""
+    rollouts: int = 8
+    """Rollouts of each of the six actions."""
+    temperature: float = 1.0
+    """Of the model's distributions."""
+    follow: str = "cast-and-surge"
+    """What a rollout does after its first action: repeat it, follow cast-and-surge, or follow the navigator of a run of
+    gpf train (its folder); all see tokens only."""
+    whiff: float = 1.0
+    """Score of an imagined step with a smell."""
+    upwind: float = 1.0
+    """Score of an imagined metre against the wind."""
+    blank: float = 0.0
+    """Taken off for an imagined step without a smell."""
+    value: float = 0.0
+    """Weight of what the navigator that is followed thinks of a rollout's end."""
+    margin: float = 0.0
+    """By how much another action must score better than that of whom is followed to be taken instead."""
+    json: bool = False
+    """Print one JSON object on the last line in place of the table."""
+
+    def __call__(self) -> None:
+        """Time a planning step, evaluate, and print."""
+        from gpf.progress import episode_progress
+        from gpf.tasks.world_pages import (
+            baselines_of,
+            held_out,
+            latencies,
+            make_planner,
+            outcome_table,
+            quantiles,
+        )
+        from gpf.world_model.planner import Scoring
+        from gpf.world_model.trained import load_world
+
+        if self.episodes < 1:
+            raise ValueError(f"episodes: {self.episodes}; accepted: at least 1")
+        world = load_world(self.run)
+        scoring = Scoring(self.whiff, self.upwind, self.blank, self.value)
+        options: dict[str, Any] = {
+            name: getattr(self, name) for name in ("horizon", "rollouts", "temperature", "margin", "seed")
+        }
+        planner = make_planner(world, self.follow, scoring, **options)
+        times = quantiles(latencies(planner))
+        outcomes = {}
+        for name, policy in {f"planner, follows {self.follow}": planner, **baselines_of(world.scenario)}.items():
+            with episode_progress(name, self.episodes) as progress:
+                outcomes[name] = held_out(policy, world.scenario, self.episodes, self.seed, progress).summary()
+        if self.json:
+            print(json.dumps({"run": str(self.run), **times, "outcomes": outcomes}))
+            return
+        print(outcome_table(outcomes))
+        print(
+            f"a planning step, {6 * self.rollouts} rollouts of {self.horizon} steps on one core:"
+            f" p50 {times['p50_ms']:.1f} ms, p99 {times['p99_ms']:.1f} ms"
+        )
+
+
+@dataclass
+class Dream:
+    """Train a navigator in imagination only, and let it loose in the plume, over held-out episodes."""
+
+    run: tyro.conf.Positional[Path]
+    """Folder of a run that gpf world train made."""
+    epochs: int = 150
+    """Rollouts to learn from: 128 lanes of 64 imagined steps each."""
+    seed: int = 0
+    """Of the navigator's first weights and of what is imagined."""
+    episodes: int = 2000
+    """Number of held-out episodes."""
+    json: bool = False
+    """Print one JSON object on the last line in place of the table."""
+
+    def __call__(self) -> None:
+        """Learn, evaluate, and print."""
+        from gpf.tasks.world_pages import held_out, imagined_navigator, outcome_table
+        from gpf.world_model.trained import load_world
+
+        for name in ("epochs", "episodes"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}: {getattr(self, name)}; accepted: at least 1")
+        world = load_world(self.run)
+        navigator, curve = imagined_navigator(world, self.epochs, self.seed)
+        outcome = held_out(navigator, world.scenario, self.episodes, self.seed).summary()
+        if self.json:
+            print(json.dumps({"run": str(self.run), "imagined_success": curve, "outcome": outcome}))
+            return
+        print(outcome_table({"learnt in imagination only": outcome}))
+        print(f"imagined episodes that found the imagined source, last rollout: {curve[-1]:.1%}")
+
+
+def _round_line(metrics: dict[str, Any]) -> str:
+    return f"validation {sum(metrics['validation']):.4f}, {metrics['depth']} blocks, density {metrics['density']:.2f}"
+
+
+def _result_line(result: dict[str, Any]) -> str:
+    return f"validation {result['loss']:.4f}, {result['depth']} blocks, density {result['density']:.3f}"
+
+
+@dataclass
+class World:
+    """Imagine the plume: sequences of tokens, a model of them, and a planner in it."""
+
+    command: tyro.conf.OmitSubcommandPrefixes[
+        Annotated[Data, tyro.conf.subcommand("data")]
+        | Annotated[Train, tyro.conf.subcommand("train")]
+        | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
+        | Annotated[Plan, tyro.conf.subcommand("plan")]
+        | Annotated[Dream, tyro.conf.subcommand("dream")]
+    ]
+
+    def __call__(self) -> None:
+        """Do it."""
+        self.command()

@@ -1,0 +1,228 @@
+"""What trained world models are worth: their predictions and dreams, and the navigators that they make possible."""
+
+import dataclasses
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+
+from gpf.navigation.acting import NetworkPolicy
+from gpf.navigation.agents import load_navigator
+from gpf.navigation.evaluate import BLOCK, HELD_OUT, VALIDATION, Evaluation, Progress, evaluate
+from gpf.navigation.figures import save_figure
+from gpf.navigation.flat import FlatNetwork
+from gpf.navigation.policies import CastAndSurge, Policy
+from gpf.navigation.statistics import interquartile_mean
+from gpf.navigation.tokenized import Tokenized
+from gpf.plume.scenario import Scenario
+from gpf.runs import read_result, replace_text
+from gpf.tasks.compare import markdown_table
+from gpf.tasks.world import checked_data, read_run_config, three_parts
+from gpf.world_model.dreaming import learn_in_imagination
+from gpf.world_model.figures import dreams_figure, reliability_figure, training_figure
+from gpf.world_model.measures import STREAMS, baseline_cross_entropies, dream, measure, predict
+from gpf.world_model.planner import Planner, Scoring
+from gpf.world_model.trained import TrainedWorld, load_world
+
+LATENCIES, WARM_UP = 300, 20
+"""Planning steps that are timed, one world at a time, after some that are not."""
+WHIFF = 2
+"""The lowest level that cast-and-surge takes for a smell where it sees tokens: noise alone reaches the first."""
+
+
+def group_name(folder: Path) -> str:
+    """What a run is called in tables."""
+    config = read_run_config(folder)
+    return "GPF" if config.gpf else f"{config.depth} blocks from the start"
+
+
+def evaluate_worlds(folders: Sequence[Path], page: Path, name: str, command: str) -> Path:
+    """Measure trained world models on sequences that nothing was chosen on; write a page, and return where it is."""
+    groups: dict[str, list[Path]] = {}
+    for folder in folders:
+        if read_result(folder) is None:
+            raise ValueError(f"run: {folder} is not finished; accepted: after gpf world train --resume {folder}")
+        groups.setdefault(group_name(folder), []).append(folder)
+    dataset = checked_data(folders[0], read_run_config(folders[0]))
+    for folder in folders[1:]:
+        checked_data(folder, dataclasses.replace(read_run_config(folder), data=read_run_config(folders[0]).data))
+    learnt, _, test = three_parts(dataset)
+    baselines = baseline_cross_entropies(learnt, test)
+    measured = {group: [measure(load_world(one), test) for one in runs] for group, runs in groups.items()}
+    results = {group: [read_result(one) or {} for one in runs] for group, runs in groups.items()}
+    first = load_world(folders[0])
+    page.mkdir(parents=True, exist_ok=True)
+    save_figure(dreams_figure(dream(first, test)), page / f"{name}-dreams.png")
+    save_figure(reliability_figure(predict(first.model, test)), page / f"{name}-reliability.png")
+    save_figure(training_figure(groups), page / f"{name}-training.png")
+    sections = [
+        "# The world model",
+        f"Sequences: {dataset.steps:,} steps in {len(dataset):,} episodes of"
+        f" {', '.join(dataset.about['behaviours'])}; eight of ten sequences to learn from, one to stop early on, and"
+        f" one, {test.steps:,} steps, to report here. Interquartile means over runs with 95 % bootstrap intervals.",
+        "## Predictions: cross-entropy of the next observation, nats a token",
+        _losses(baselines, measured),
+        f"![reliability]({name}-reliability.png)",
+        f"## Dreams: {first.model.context} steps of context, free-running",
+        _dreams(measured),
+        f"![dreams]({name}-dreams.png)",
+        "## Growing, against the final depth from the start: same data, same steps",
+        _growth(measured, results),
+        f"![training]({name}-training.png)",
+        f"Made by `{command}`; runs: {', '.join(f'`{folder}`' for folder in folders)}.",
+    ]
+    plain = {
+        "baselines": {key: value.tolist() for key, value in baselines.items()},
+        "measured": measured,
+        "results": results,
+    }
+    replace_text(page / f"{name}.json", json.dumps(plain) + "\n")
+    replace_text(page / f"{name}.md", "\n\n".join(sections) + "\n")
+    return page / f"{name}.md"
+
+
+def _losses(baselines: dict[str, Any], measured: dict[str, list[dict[str, Any]]]) -> str:
+    rows = [[name, *(f"{value:.4f}" for value in values), "", "", ""] for name, values in baselines.items()]
+    for group, runs in measured.items():
+        losses = [_iqm([run["cross_entropy"][n] for run in runs], ".4f") for n in range(len(STREAMS))]
+        errors = [_iqm([run["calibration_error"][n] for run in runs], ".4f") for n in range(len(STREAMS))]
+        rows.append([f"world model, {group}", *losses, *errors])
+    return markdown_table(["", *STREAMS, *(f"calibration error, {stream}" for stream in STREAMS)], rows)
+
+
+def _dreams(measured: dict[str, list[dict[str, Any]]]) -> str:
+    columns = {
+        "whiff_rate": "whiff rate, simulator", "imagined_whiff_rate": "imagined", "whiff_rate_off": "off by",
+        "blank_distance": "blanks, Kolmogorov distance", "whiff_distance": "whiffs",
+        "correlation": "left-right correlation, simulator", "imagined_correlation": "imagined",
+    }  # fmt: skip
+    rows = [
+        [group, *(_iqm([run["dreams"][key] for run in runs], ".3f") for key in columns)]
+        for group, runs in measured.items()
+    ]
+    return markdown_table(["", *columns.values()], rows)
+
+
+def _growth(measured: dict[str, list[dict[str, Any]]], results: dict[str, list[dict[str, Any]]]) -> str:
+    rows = []
+    for group, runs in measured.items():
+        of = results[group]
+        rows.append(
+            [
+                group,
+                _iqm([sum(run["cross_entropy"]) for run in runs], ".4f"),
+                ", ".join(str(one["depth"]) for one in of),
+                _iqm([one["parameters"] for one in of], ",.0f"),
+                _iqm([one["density"] for one in of], ".3f"),
+                _iqm([one["step"] for one in of], ",.0f"),
+                _iqm([one["seconds"] for one in of], ",.0f"),
+                _iqm([one["flops"] / 1e12 for one in of], ",.0f"),
+            ]
+        )
+    columns = ["", "loss, all streams", "blocks in the end", "parameters", "density of the blocks", "steps", "seconds",
+               "TFLOP"]  # fmt: skip
+    return markdown_table(columns, rows)
+
+
+def _iqm(scores: Sequence[float], form: str) -> str:
+    value, low, high = interquartile_mean(scores)
+    return format(value, form) if low == high else f"{value:{form}} [{low:{form}}, {high:{form}}]"
+
+
+# Planning
+
+
+def make_follow(name: str, scenario: Scenario) -> Tokenized | None:
+    """Whom rollouts follow: nobody (`repeat`), cast-and-surge, or the navigator of a run; all see tokens only."""
+    if name == "repeat":
+        return None
+    if name == "cast-and-surge":
+        return Tokenized(CastAndSurge(), scenario, WHIFF)
+    if not Path(name).is_dir():
+        raise ValueError(f"follow: {name!r}; accepted: repeat, cast-and-surge, or the folder of a run of gpf train")
+    return Tokenized(load_navigator(Path(name)).policy, scenario)
+
+
+def make_planner(world: TrainedWorld, follow: str, scoring: Scoring, **options: Any) -> Planner:
+    """A planner in the world of a model."""
+    return Planner(
+        world.model, world.scenario, make_follow(follow, world.scenario), scoring=scoring, coupling=world.coupling,
+        **options,
+    )  # fmt: skip
+
+
+class _Timed:
+    """A policy whose every choice is timed."""
+
+    PER_LANE: ClassVar[tuple[str, ...]] = ("policy",)
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy, self.seconds = policy, list[float]()
+
+    def begin(self, seeds: Sequence[int], scenario: Scenario) -> None:
+        self.policy.begin(seeds, scenario)
+
+    def act(self, *observed: Any) -> None:
+        started = time.perf_counter()
+        self.policy.act(*observed)
+        self.seconds.append(time.perf_counter() - started)
+
+
+def latencies(planner: Planner, count: int = LATENCIES) -> list[float]:
+    """Seconds of planning steps in one world, on one thread; the first ones, which warm up, do not count."""
+    before, timed, episode = torch.get_num_threads(), _Timed(planner), 0
+    torch.set_num_threads(1)
+    try:
+        while len(timed.seconds) < count + WARM_UP:
+            evaluate(timed, planner.scenario, 1, VALIDATION + episode)
+            episode += 1
+    finally:
+        torch.set_num_threads(before)
+    return timed.seconds[WARM_UP : count + WARM_UP]
+
+
+def held_out(
+    policy: Policy, scenario: Scenario, episodes: int, seed: int = 0, progress: Progress | None = None
+) -> Evaluation:
+    """A policy in episodes that nothing was chosen on."""
+    return evaluate(policy, scenario, episodes, HELD_OUT + seed * BLOCK, progress=progress)
+
+
+def baselines_of(scenario: Scenario) -> dict[str, Policy]:
+    """Whom a planner is to be compared with."""
+    return {
+        "cast-and-surge that sees the same tokens": Tokenized(CastAndSurge(), scenario, WHIFF),
+        "cast-and-surge, raw": CastAndSurge(),
+    }
+
+
+def imagined_navigator(world: TrainedWorld, epochs: int, seed: int) -> tuple[Tokenized, list[float]]:
+    """A navigator that has learnt in imagination only; it sees tokens only."""
+    model, curve = learn_in_imagination(world, epochs, seed)
+    policy = NetworkPolicy(FlatNetwork(model), "memory", "sampled", world.scenario)
+    return Tokenized(policy, world.scenario), curve
+
+
+def outcome_table(outcomes: dict[str, dict[str, Any]]) -> str:
+    """Evaluations of several policies as Markdown."""
+    rows = [
+        [
+            name,
+            f"{one['success']:.2%} [{one['low']:.2%}, {one['high']:.2%}]",
+            "-" if one["mean_steps"] is None else f"{one['mean_steps']:.0f}",
+            f"{one['spl']:.3f}",
+            f"{one['episodes']:,}",
+        ]
+        for name, one in outcomes.items()
+    ]
+    return markdown_table(["", "success [95 %]", "steps to the source", "SPL", "episodes"], rows)
+
+
+def quantiles(seconds: Sequence[float]) -> dict[str, float]:
+    """Milliseconds at the middle and at the 99th percentile."""
+    p50, p99 = np.quantile(seconds, (0.5, 0.99)) * 1e3
+    return {"p50_ms": float(p50), "p99_ms": float(p99)}

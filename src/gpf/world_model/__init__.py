@@ -1,0 +1,1 @@
+"""A world model of the plume: tokens in, tokens out; and a planner that imagines before it acts."""

@@ -1,0 +1,93 @@
+"""A navigator that learns in imagination only: the same PPO, in lanes that the world model makes up."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from gpf.navigation.flat import FlatNetwork
+from gpf.navigation.policy_gradient import PolicyGradientLearner, Settings
+from gpf.navigation.rollouts import Episodes
+from gpf.network import MLP
+from gpf.plume.memory import MEMORY_SIZE
+from gpf.plume.scenario import ACTIONS
+from gpf.world_model.env import ImaginedPlumeVectorEnv
+from gpf.world_model.trained import TrainedWorld
+
+
+class ImaginedRollouts:
+    """What `gpf.navigation.rollouts.Rollouts` is to a learner, of imagined lanes; see there for the arrays."""
+
+    def __init__(self, env: ImaginedPlumeVectorEnv, model: MLP, horizon: int, seed: int) -> None:
+        self.env, self.model = env, model
+        self._generator = torch.Generator().manual_seed(seed)
+        count, outputs = env.num_envs, len(ACTIONS) + 1
+        self.inputs = np.zeros((horizon + 1, count, MEMORY_SIZE), np.float32)
+        self.outputs = np.zeros((horizon + 1, count, outputs), np.float32)
+        self.final = np.zeros((horizon, count, outputs), np.float32)
+        self.beside = np.zeros((horizon + 1, count, 0), np.float32)
+        self.final_beside = np.zeros((horizon, count, 0), np.float32)
+        self.actions = np.zeros((horizon, count), np.int64)
+        self.rewards = np.zeros((horizon, count), np.float32)
+        self.ends, self.bootstraps = (np.zeros((horizon, count), np.bool_) for _ in range(2))
+        self.inputs[-1], _ = env.reset(seed=seed)
+        self._ages = np.zeros(count, np.int64)
+        self._returns = np.zeros(count)
+
+    def own_lanes(self, others: int) -> int:
+        """All lanes are the learner's own."""
+        return self.env.num_envs
+
+    @torch.inference_mode()
+    def collect(self, network: FlatNetwork | Sequence[FlatNetwork]) -> Episodes:
+        """Walk all lanes through a rollout in imagination, and return the episodes that ended in it.
+
+        The step in which a lane begins anew is none of an episode: its reward is nothing, and it ends there.
+        """
+        self.inputs[0] = self.inputs[-1]
+        done: list[tuple[bool, int, float]] = []
+        fresh = np.zeros(self.env.num_envs, np.bool_)
+        for t in range(len(self.actions)):
+            self.outputs[t] = self.model(torch.from_numpy(self.inputs[t])).numpy()
+            policy = torch.from_numpy(self.outputs[t, :, : len(ACTIONS)]).softmax(1)
+            self.actions[t] = torch.multinomial(policy, 1, generator=self._generator)[:, 0].numpy()
+            fresh = self.env.ended.copy()
+            self.inputs[t + 1], rewards, found, late, _ = self.env.step(self.actions[t])
+            self.rewards[t] = rewards
+            self.ends[t] = found | late | fresh
+            self.bootstraps[t] = late
+            if late.any():
+                self.final[t] = self.model(torch.from_numpy(self.inputs[t + 1])).numpy()
+            self._ages = np.where(fresh, 0, self._ages + 1)
+            self._returns = np.where(fresh, 0.0, self._returns + rewards)
+            ended = np.flatnonzero(found | late)
+            done += [(bool(found[i]), int(self._ages[i]), float(self._returns[i])) for i in ended]
+        self.outputs[-1] = self.model(torch.from_numpy(self.inputs[-1])).numpy()
+        success, steps, returns = zip(*done, strict=True) if done else ((), (), ())
+        return Episodes(
+            np.array(success, np.bool_), np.array(steps, np.int64), np.zeros(len(done)), np.array(returns, float)
+        )
+
+    def state(self) -> dict[str, NDArray]:
+        """A navigator that learns in imagination is made in one go."""
+        return {}
+
+
+def learn_in_imagination(
+    world: TrainedWorld, epochs: int, seed: int = 0, lanes: int = 128, horizon: int = 64, max_steps: int = 400
+) -> tuple[MLP, list[float]]:
+    """A navigator with memory that never met the plume; and the share of imagined sources found, by epoch."""
+    torch.manual_seed(seed)
+    model = MLP(MEMORY_SIZE, 64, len(ACTIONS) + 1, 2)
+    PolicyGradientLearner.prepare(model)
+    settings = Settings()
+    optimizer = torch.optim.Adam(model.parameters(), lr=settings.learning_rate, eps=1e-5, fused=True)
+    env = ImaginedPlumeVectorEnv(lanes, world, "memory", max_steps)
+    rollouts = ImaginedRollouts(env, model, horizon, seed)
+    learner = PolicyGradientLearner(model, optimizer, rollouts, settings)  # type: ignore[arg-type]
+    curve = []
+    for epoch in range(epochs):
+        episodes = learner.epoch(epoch / epochs)
+        curve.append(float(episodes.success.mean()) if len(episodes.success) else float("nan"))
+    return model, curve

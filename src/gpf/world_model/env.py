@@ -1,0 +1,166 @@
+"""The world model as a Gymnasium environment: a plume that is only imagined."""
+
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+from numpy.typing import NDArray
+
+from gpf.navigation.tokenized import Reckoning
+from gpf.plume.env import checked_seed
+from gpf.plume.memory import Memory, memory_bounds
+from gpf.plume.scenario import ACTIONS
+from gpf.plume.tokens import OBSERVATION_SIZES, ONEHOT_SIZE, onehot
+from gpf.world_model.imagination import Imagination, beginnings
+from gpf.world_model.sequences import observation_tokens
+from gpf.world_model.trained import TrainedWorld, load_world
+
+OBSERVATIONS = ("tokens", "onehot", "memory")
+
+TIME, SUCCESS = -0.02, 10.0
+"""What a step costs, and what the source is worth: those of the reward `search`."""
+
+
+class ImaginedPlumeVectorEnv(VectorEnv[NDArray[Any], NDArray[np.int64], NDArray[Any]]):
+    """Many imagined plumes; the observations, actions and ends of `gpf/Plume-v0`, without the plume.
+
+    The model does not know where the source is. How often an observation was the last one of a successful episode is
+    known from the data that it learnt from, and so often does an imagined episode end there. The reward is -0.02 a
+    step, 10 for the source, and `upwind` for every metre made good against the wind.
+
+    A lane that has ended begins anew in the next step, by a RESET token in the model's sequence.
+
+    **The arrays that `reset` and `step` return are reused by the next call.** Copy what you keep.
+
+    Args:
+        num_envs: Number of lanes.
+        world: The folder of a run that gpf world train made, or a `TrainedWorld`.
+        observation: `tokens`, `onehot`, or `memory`: the features of `gpf.plume.memory`, as far as tokens tell.
+        max_steps: After which an episode is truncated; None for what the world of the data allows.
+        upwind: Reward of a metre made good against the wind.
+        render_mode: None: there is nothing to see.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": [], "autoreset_mode": AutoresetMode.NEXT_STEP}
+
+    def __init__(
+        self,
+        num_envs: int = 1,
+        world: "str | Path | TrainedWorld" = "runs/world",
+        observation: str = "tokens",
+        max_steps: int | None = None,
+        upwind: float = 1.0,
+        render_mode: str | None = None,
+    ) -> None:
+        if num_envs < 1:
+            raise ValueError(f"num_envs: {num_envs!r}; accepted: a whole number of at least 1")
+        if observation not in OBSERVATIONS:
+            raise ValueError(f"observation: {observation!r}; accepted: {', '.join(OBSERVATIONS)}")
+        self.world = world if isinstance(world, TrainedWorld) else load_world(Path(world))
+        scenario = self.world.scenario
+        self.num_envs, self.observation, self.render_mode = num_envs, observation, render_mode
+        self.max_steps, self.upwind = max_steps or scenario.max_steps, upwind
+        rows = np.array([scenario.row()])
+        if observation == "tokens":
+            self.single_observation_space: spaces.Space = spaces.MultiDiscrete(list(OBSERVATION_SIZES))
+        elif observation == "onehot":
+            self.single_observation_space = spaces.Box(0.0, 1.0, (ONEHOT_SIZE,), np.float32)
+        else:
+            self.single_observation_space = spaces.Box(*memory_bounds(rows), dtype=np.float32)
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.single_action_space = spaces.Discrete(len(ACTIONS))
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        self._seen = Reckoning(num_envs, scenario)
+        self._memory = Memory(np.repeat(rows, num_envs))
+        self._onehot = np.zeros((num_envs, ONEHOT_SIZE), np.float32)
+        self._everyone = np.arange(num_envs)
+        self._imagination: Imagination | None = None
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[NDArray[Any], dict[str, Any]]:
+        """Begin an episode in every lane; with a seed, everything that follows is determined by it."""
+        if options:
+            raise ValueError(f"options: {options}; accepted: none")
+        seed = None if seed is None else checked_seed(seed)
+        super().reset(seed=seed)
+        if seed is not None or self._imagination is None:
+            self._generator = torch.Generator().manual_seed(int(self.np_random.integers(2**62)))
+        self._imagination = Imagination(
+            self.world.model, beginnings(self.num_envs), generator=self._generator, coupling=self.world.coupling
+        )
+        self._ages = np.zeros(self.num_envs, np.int64)
+        self.ended = np.zeros(self.num_envs, np.bool_)
+        codes = self._imagination.first().numpy()
+        self._seen.tokens[:] = observation_tokens(codes)
+        self._memory.forget()
+        return self._observe(), {}
+
+    def step(self, actions: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], dict]:
+        """Imagine a step in every lane; those that have ended begin anew instead, whatever their action."""
+        if self._imagination is None:
+            raise gymnasium.error.ResetNeeded("step: no episode is running; call reset() first")
+        actions = np.asarray(actions, np.int64)
+        if actions.shape != (self.num_envs,) or actions.min() < 0 or actions.max() >= len(ACTIONS):
+            raise ValueError(
+                f"actions: {actions}; accepted: {self.num_envs} whole numbers from 0 to {len(ACTIONS) - 1}"
+            )
+        begun = self.ended
+        self._seen.turn(self._everyone, actions)
+        codes = self._imagination.step(torch.from_numpy(actions), torch.from_numpy(begun)).numpy()
+        self._seen.tokens[:] = observation_tokens(codes)
+        self._memory.forget(np.flatnonzero(begun))
+        self._ages = np.where(begun, 0, self._ages + 1)
+        chance = torch.rand(self.num_envs, generator=self._generator).numpy()
+        found = (chance < self.world.found[codes]) & ~begun
+        late = (self._ages >= self.max_steps) & ~found & ~begun
+        headway = self.upwind * self.world.headway[codes]
+        rewards = np.where(begun, 0.0, TIME + headway + SUCCESS * found)
+        self.ended = found | late
+        return self._observe(), rewards, found, late, {"success": found, "_success": ~begun}
+
+    def _observe(self) -> NDArray[Any]:
+        if self.observation == "tokens":
+            return self._seen.tokens
+        if self.observation == "onehot":
+            onehot(self._seen.tokens, self._onehot)
+            return self._onehot
+        self._seen.update(self._everyone)
+        return self._memory.update(self._seen.raw)
+
+
+class ImaginedPlumeEnv(gymnasium.Env[NDArray[Any], np.int64]):
+    """One imagined plume; see `ImaginedPlumeVectorEnv` for what it is and what it takes."""
+
+    metadata: dict[str, Any] = {"render_modes": []}
+
+    def __init__(self, render_mode: str | None = None, **options: Any) -> None:
+        self._lanes = ImaginedPlumeVectorEnv(1, **options)
+        self.render_mode = render_mode
+        self.observation_space = self._lanes.single_observation_space
+        self.action_space = self._lanes.single_action_space
+        self._running = False
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[NDArray[Any], dict[str, Any]]:
+        """Begin an episode; with a seed, it and all that follow without one are determined by it."""
+        super().reset(seed=seed)
+        observations, _ = self._lanes.reset(seed=seed, options=options)
+        self._running = True
+        return observations[0].copy(), {"success": False}
+
+    def step(self, action: int | np.integer) -> tuple[NDArray[Any], float, bool, bool, dict[str, Any]]:
+        """Imagine a step."""
+        if not self.action_space.contains(action):
+            raise ValueError(f"action: {action!r}; accepted: a whole number from 0 to {len(ACTIONS) - 1}")
+        if not self._running:
+            raise gymnasium.error.ResetNeeded("step: no episode is running; call reset() first")
+        seen, rewards, found, late, _ = self._lanes.step(np.array([action]))
+        self._running = not (found[0] or late[0])
+        return seen[0].copy(), float(rewards[0]), bool(found[0]), bool(late[0]), {"success": bool(found[0])}

@@ -1,0 +1,83 @@
+"""A trained world model: the network of a run, and what else its data taught."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+import gpf
+from gpf.navigation.tokenized import wind_angles
+from gpf.network import CheckpointError, GrowPruneFreeze
+from gpf.plume.scenario import OCTANTS, Scenario
+from gpf.plume.tokens import STATES, VOCABULARY_VERSION
+from gpf.runs import RunError, read_config
+from gpf.world_model.config import Config
+from gpf.world_model.model import WorldModel
+from gpf.world_model.sequences import EOS_CODE, FIRST_SPECIAL, Dataset
+
+
+@dataclass(frozen=True)
+class TrainedWorld:
+    """What imagines: a model, and what it takes to use it."""
+
+    model: WorldModel
+    scenario: Scenario
+    """The world of its data."""
+    found: NDArray[np.float32]
+    """Of every observation, how often it was the last one of an episode that found the source."""
+    coupling: float
+    """How much both antennae's readings go together beyond what the model predicts; see `Imagination`."""
+    net: GrowPruneFreeze | None = None
+
+    @property
+    def headway(self) -> NDArray[np.float64]:
+        """Of every observation, how far a step brings upwind, m."""
+        stride = self.scenario.speed * self.scenario.time_step
+        ahead: NDArray[np.float64] = stride * np.cos(wind_angles(self.scenario))[np.arange(STATES) % OCTANTS]
+        return ahead
+
+
+def found_chances(dataset: Dataset) -> NDArray[np.float32]:
+    """Of every observation, the share that were the last one of an episode that found the source."""
+    codes = np.asarray(dataset.codes)
+    moved = np.flatnonzero((codes[2:] < STATES) & (codes[:-2] < FIRST_SPECIAL)) + 2  # not an episode's first
+    all_seen = np.bincount(codes[moved], minlength=STATES)
+    last = dataset.starts[1:] - 2
+    at_source = np.bincount(codes[last[np.asarray(dataset.found)]], minlength=STATES)
+    assert (codes[last + 1] == EOS_CODE).all()
+    shares: NDArray[np.float32] = (at_source / np.maximum(all_seen, 1)).astype(np.float32)
+    return shares
+
+
+def load_world(folder: Path, checkpoint: Literal["best", "last"] = "best") -> TrainedWorld:
+    """The world model of a run that gpf world train made."""
+    written = read_config(folder)
+    if written.get("task") != "world":
+        raise RunError(f"run: {folder} is of task {written.get('task')!r}; accepted: a run that gpf world train made")
+    if written.get("vocabulary") != VOCABULARY_VERSION:
+        raise RunError(
+            f"run: {folder} is of vocabulary version {written.get('vocabulary')!r}; accepted: {VOCABULARY_VERSION}"
+        )
+    net = load_network(folder / "checkpoints" / checkpoint, Config.of(written["config"]))
+    model: Any = net.model
+    model.eval()
+    extra = net.extra
+    try:
+        found, coupling = extra["found"].numpy(), float(extra["coupling"])
+    except KeyError as error:
+        raise CheckpointError(f"checkpoint: {folder} lacks {error}; accepted: one of gpf world train") from None
+    return TrainedWorld(model, Scenario.of(written["world"]), found, coupling, net)
+
+
+def make_model(config: Config) -> WorldModel:
+    """The network as it is before it learns."""
+    return WorldModel(config.width, config.heads, config.depth, config.context)
+
+
+def load_network(folder: Path, config: Config, restore_random: bool = False) -> GrowPruneFreeze:
+    """The network of a checkpoint."""
+    with torch.random.fork_rng(enabled=not restore_random):  # what is built draws random weights, to be replaced
+        return gpf.load(folder, build=lambda: make_model(config), restore_random=restore_random)

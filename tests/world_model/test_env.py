@@ -1,0 +1,100 @@
+"""The imagined plume as an environment."""
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+from gpf.plume.scenario import Scenario
+from gpf.world_model.dreaming import learn_in_imagination
+from gpf.world_model.env import ImaginedPlumeVectorEnv
+from gpf.world_model.trained import TrainedWorld, found_chances
+
+
+@pytest.fixture
+def world(model):
+    found = np.zeros(392, np.float32)
+    found[100:120] = 0.5
+    return TrainedWorld(model, Scenario.of("reference"), found, 0.3)
+
+
+@pytest.mark.parametrize("observation", ["tokens", "onehot", "memory"])
+def test_it_is_a_gymnasium_environment(world, observation):
+    env = gymnasium.make("gpf/ImaginedPlume-v0", world=world, observation=observation, max_steps=20)
+    check_env(env.unwrapped, skip_render_check=True)
+
+
+def test_the_same_seed_imagines_the_same(world):
+    def walk(seed):
+        env = ImaginedPlumeVectorEnv(3, world, max_steps=15)
+        seen = [env.reset(seed=seed)[0].copy()]
+        random = np.random.default_rng(0)
+        return seen + [env.step(random.integers(6, size=3))[0].copy() for _ in range(40)]
+
+    assert np.array_equal(walk(1), walk(1))
+    assert not np.array_equal(walk(1), walk(2))
+
+
+def test_rewards_and_ends_worked_from_the_tokens(world):
+    env = gymnasium.make_vec(
+        "gpf/ImaginedPlume-v0", 16, vectorization_mode="vector_entry_point", world=world, max_steps=9
+    )
+    env.reset(seed=0)
+    ages, over = np.zeros(16, int), np.zeros(16, bool)
+    found_at, met_at = 0, 0
+    for _ in range(200):
+        tokens, rewards, found, late, info = env.step(np.zeros(16, np.int64))
+        ages = np.where(over, 0, ages + 1)
+        codes = (tokens[:, 0] * 7 + tokens[:, 1]) * 8 + tokens[:, 2]
+        ahead = 0.05 * np.cos((tokens[:, 2] + 0.5) * np.pi / 4)
+        assert rewards == pytest.approx(np.where(over, 0.0, -0.02 + ahead + 10.0 * found))
+        assert (late == ((ages == 9) & ~found)).all()
+        assert not found[world.found[codes] == 0].any()
+        met = ~over & (world.found[codes] > 0)
+        met_at, found_at = met_at + met.sum(), found_at + found.sum()
+        assert (info["success"] == found).all()
+        over = found | late
+    assert met_at > 20
+    assert abs(found_at / met_at - 0.5) < 4 * 0.5 / np.sqrt(met_at)
+
+
+def test_sources_are_as_frequent_as_they_were(dataset):
+    chances = found_chances(dataset)
+    seen, last = np.zeros(392), np.zeros(392)
+    for (episode,), found in zip(dataset, dataset.found, strict=True):
+        codes = (episode.observations[:, 0] * 7 + episode.observations[:, 1]) * 8 + episode.observations[:, 2]
+        np.add.at(seen, codes[1:], 1)
+        last[codes[-1]] += found
+    assert last.sum() == dataset.found.sum() > 0
+    assert chances == pytest.approx(np.divide(last, seen, out=np.zeros(392), where=seen > 0))
+
+
+def test_a_navigator_can_learn_in_imagination(world):
+    model, curve = learn_in_imagination(world, epochs=3, lanes=8, horizon=16, max_steps=10)
+    other, again = learn_in_imagination(world, epochs=3, lanes=8, horizon=16, max_steps=10)
+    assert curve == again
+    assert len(curve) == 3
+    for one, two in zip(model.parameters(), other.parameters(), strict=True):
+        assert np.array_equal(one.detach().numpy(), two.detach().numpy())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"num_envs": 0}, "num_envs: 0; accepted"),
+        ({"observation": "raw"}, "observation: 'raw'; accepted: tokens, onehot, memory"),
+        ({"world": "nowhere"}, "run: no config.json in nowhere"),
+    ],
+)
+def test_impossible_worlds_are_refused(world, options, message):
+    with pytest.raises(ValueError, match=f"^{message}"):
+        ImaginedPlumeVectorEnv(**{"world": world, **options})
+
+
+def test_wrong_actions_are_refused(world):
+    env = ImaginedPlumeVectorEnv(2, world)
+    with pytest.raises(gymnasium.error.ResetNeeded):
+        env.step(np.zeros(2, np.int64))
+    env.reset(seed=0)
+    with pytest.raises(ValueError, match=r"^actions: .*; accepted: 2 whole numbers from 0 to 5"):
+        env.step(np.array([0, 6]))

@@ -1,0 +1,162 @@
+"""Sequences: what goes in comes out, and what is not a sequence is refused."""
+
+import json
+
+import gymnasium
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpf.navigation.policies import make_policy
+from gpf.plume.tokens import OBSERVATION_SIZES
+from gpf.world_model.collection import FIRST_SEED, _episodes, collect
+from gpf.world_model.sequences import (
+    Episode,
+    decode,
+    encode,
+    make_dataset,
+    read_dataset,
+    read_minari,
+    write_dataset,
+    write_minari,
+)
+
+tokens = st.tuples(*(st.integers(0, size - 1) for size in OBSERVATION_SIZES))
+episodes = st.lists(st.integers(0, 5), max_size=6).flatmap(
+    lambda actions: st.lists(tokens, min_size=len(actions) + 1, max_size=len(actions) + 1).map(
+        lambda seen: Episode(np.array(seen), np.array(actions, np.int64))
+    )
+)
+
+
+def test_a_sequence_worked_by_hand():
+    episode = Episode(np.array([[0, 0, 3], [1, 2, 7]]), np.array([4]))
+    # 392 observations, then 6 actions, then PAD BOS EOS RESET; (1 * 7 + 2) * 8 + 7 = 79
+    assert encode([episode]).tolist() == [399, 3, 396, 79, 400]
+    assert encode([episode, episode]).tolist() == [399, 3, 396, 79, 401, 3, 396, 79, 400]
+
+
+@given(st.lists(episodes, min_size=1, max_size=4))
+def test_what_is_encoded_is_decoded(some):
+    back = decode(encode(some))
+    assert len(back) == len(some)
+    for one, other in zip(some, back, strict=True):
+        assert (one.observations == other.observations).all()
+        assert (one.actions == other.actions).all()
+
+
+@pytest.mark.parametrize(
+    ("seen", "done", "message"),
+    [
+        ([[7, 0, 0]], [], r"^left token: 7; accepted: 0 to 6"),
+        ([[0, -1, 0]], [], r"^right token: -1; accepted: 0 to 6"),
+        ([[0, 0, 8]], [], r"^wind token: 8; accepted: 0 to 7"),
+        ([[0, 0, 0], [0, 0, 0]], [6], r"^action: 6; accepted: 0 to 5"),
+        ([[0, 0, 0]], [1], r"^episode: 1 observations and 1 actions; accepted: one observation more"),
+    ],
+)
+def test_tokens_that_do_not_exist_are_refused(seen, done, message):
+    with pytest.raises(ValueError, match=message):
+        encode([Episode(np.array(seen), np.array(done, np.int64))])
+
+
+@pytest.mark.parametrize(
+    ("codes", "message"),
+    [
+        ([3, 392, 3, 400], "sequence: observation 3 ... EOS; accepted: BOS"),
+        ([399, 3, 392, 3], "sequence: BOS ... observation 3; accepted: BOS"),
+        ([399, 3, 4, 3, 400], "sequence: observation 4 at place 1 of an episode"),
+        ([399, 392, 4, 3, 400], "sequence: action 0 at place 0 of an episode"),
+        ([399, 3, 392, 400], "sequence: nothing at place 2 of an episode"),
+        ([399, 3, 392, 398, 400], "sequence: PAD at place 2 of an episode"),
+    ],
+)
+def test_what_is_not_of_the_layout_is_refused(codes, message):
+    with pytest.raises(ValueError, match=f"^{message}"):
+        decode(np.array(codes))
+
+
+def test_a_dataset_is_mapped_from_disk_as_it_was_written(dataset, tmp_path):
+    write_dataset(dataset, tmp_path / "data")
+    back = read_dataset(tmp_path / "data")
+    assert isinstance(back.codes, np.memmap)
+    for name in ("codes", "starts", "rewards", "found", "behaviours"):
+        assert (getattr(back, name) == getattr(dataset, name)).all()
+    assert back.about == json.loads(json.dumps(dataset.about))
+    assert [len(one[0].actions) for one in back] == (np.diff(dataset.starts) // 2 - 1).tolist()
+    with pytest.raises(ValueError, match=r"^data: .* exists; accepted: a new folder"):
+        write_dataset(dataset, tmp_path / "data")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data"]
+
+
+def test_a_dataset_of_another_vocabulary_or_a_damaged_one_is_refused(dataset, tmp_path):
+    write_dataset(dataset, tmp_path / "data")
+    about = json.loads((tmp_path / "data" / "about.json").read_text())
+    (tmp_path / "data" / "about.json").write_text(json.dumps({**about, "vocabulary": 0}))
+    with pytest.raises(ValueError, match=r"^data: .* is of vocabulary version 0; accepted: 1$"):
+        read_dataset(tmp_path / "data")
+    (tmp_path / "data" / "about.json").write_text(json.dumps(about))
+    np.save(tmp_path / "data" / "rewards.npy", dataset.rewards[1:])
+    with pytest.raises(ValueError, match=r"^data: .* is damaged \(\d+ rewards for \d+\)"):
+        read_dataset(tmp_path / "data")
+    with pytest.raises(ValueError, match=r"^data: .* cannot be read"):
+        read_dataset(tmp_path / "nothing")
+
+
+def test_a_dataset_in_two_is_the_dataset(dataset):
+    first, second = dataset.split(0.25)
+    assert len(first) + len(second) == len(dataset)
+    for name in ("codes", "rewards", "found", "behaviours"):
+        assert (np.concatenate([getattr(first, name), getattr(second, name)]) == getattr(dataset, name)).all()
+    assert (second.sequence(0) == dataset.sequence(len(first))).all()
+
+
+def test_minari_and_back(dataset, tmp_path, monkeypatch):
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    few = dataset.split(0.9)[0]
+    write_minari(few, "plume/mixed-v0")
+    back = read_minari("plume/mixed-v0")
+    for name in ("codes", "starts", "rewards", "found", "behaviours"):
+        assert (getattr(back, name) == getattr(few, name)).all()
+    with pytest.raises(ValueError, match=r"^minari: 'plume/mixed-v0' exists; accepted: a new name"):
+        write_minari(few, "plume/mixed-v0")
+    with pytest.raises(ValueError, match=r"^minari: there is no 'plume/other-v0' here"):
+        read_minari("plume/other-v0")
+    two = make_dataset([encode([*decode(few.sequence(0)), *decode(few.sequence(1))])], few.rewards[:0], [True], [0], {})
+    with pytest.raises(ValueError, match=r"^minari: sequence 0 has 2 episodes; accepted: one each"):
+        write_minari(two, "plume/two-v0")
+
+
+def test_what_was_collected_is_what_the_environment_does(short_world):
+    """Replayed in the single environment, the same seeds and actions give the same tokens and rewards."""
+    env = gymnasium.make("gpf/Plume-v0", scenario=short_world).unwrapped
+    seeds = range(FIRST_SEED, FIRST_SEED + 5)
+    for seed, (codes, rewards, found) in zip(
+        seeds, _episodes(make_policy("reactive"), short_world, seeds), strict=True
+    ):
+        (episode,) = decode(codes)
+        seen, _ = env.reset(seed=seed)
+        assert seen.tolist() == episode.observations[0].tolist()
+        for n, action in enumerate(episode.actions):
+            seen, reward, terminated, truncated, info = env.step(int(action))
+            assert seen.tolist() == episode.observations[n + 1].tolist()
+            assert np.float32(reward) == rewards[n]
+        assert terminated or truncated
+        assert info["success"] == found
+
+
+def test_collecting_is_reproducible_and_shares_are_kept(dataset, short_world):
+    steps = [
+        sum(len(one[0].actions) for one, who in zip(dataset, dataset.behaviours, strict=True) if who == number)
+        for number in range(3)
+    ]
+    assert dataset.steps == sum(steps)
+    assert np.allclose(np.array(steps) / dataset.steps, [0.2, 0.3, 0.5], atol=0.02)  # episodes are whole
+    again = [collect({"random": (make_policy("random"), 1.0)}, short_world, 500, seed) for seed in (3, 3, 4)]
+    assert (again[0].codes == again[1].codes).all()
+    assert len(again[0].codes) != len(again[2].codes) or (again[0].codes != again[2].codes).any()
+    with pytest.raises(ValueError, match="^steps: 0; accepted: at least 1"):
+        collect({"random": (make_policy("random"), 1.0)}, short_world, 0)
+    with pytest.raises(ValueError, match="^behaviours: shares"):
+        collect({"random": (make_policy("random"), 0.0)}, short_world, 1)
