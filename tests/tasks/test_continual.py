@@ -1,6 +1,7 @@
 """Runs in streams of worlds: the same bits again, killed or not; what they write; what is refused."""
 
 import json
+from pathlib import Path
 from typing import get_args
 
 import numpy as np
@@ -67,6 +68,20 @@ def test_a_run_that_is_stopped_after_every_round_ends_as_one_that_is_not(tmp_pat
     assert final(tmp_path / "whole") == final(tmp_path / "stopped")
     if method == "gpf":
         assert {line["kind"] for line in read_log(tmp_path / "whole", "events")} >= {"tries"}
+
+
+def test_a_run_in_a_drifting_world_goes_on_where_the_drift_was(tmp_path, stream):
+    plan = json.loads(Path(stream).read_text())
+    plan["visits"][1]["gradual"] = plan["visits"][2]["gradual"] = True
+    Path(stream).write_text(json.dumps(plan))
+    config = Config(method="gpf", stream=stream)
+    train(create_run(tmp_path / "whole", config))
+    run, offsets = create_run(tmp_path / "stopped", config), set()
+    while not (training := Training(run)).over:
+        training.round()
+        offsets |= set(training.learner.rollouts.world.rows["vane_offset"].tolist())
+    assert len(offsets) > 4  # the vane turned little by little
+    assert final(tmp_path / "whole") == final(tmp_path / "stopped")
 
 
 def test_the_oracle_has_its_network_back(tmp_path, stream):

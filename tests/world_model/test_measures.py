@@ -4,9 +4,20 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
 
 from gpf.world_model.baselines import NGram, Predictions, Uniform, predictions
-from gpf.world_model.measures import Dreams, Predicted, _excerpts, antenna_correlation, durations, whiff_rate
+from gpf.world_model.measures import (
+    Dreams,
+    Predicted,
+    _excerpts,
+    antenna_correlation,
+    durations,
+    kolmogorov_distance,
+    whiff_rate,
+)
 from gpf.world_model.sequences import Episode, encode, make_dataset
 
 
@@ -88,6 +99,13 @@ def test_spells_worked_by_hand():
     assert sorted(durations(tokens, whiffs=True).tolist()) == [1, 2]
     assert sorted(durations(tokens, whiffs=False).tolist()) == [1, 3, 5]
     assert whiff_rate(tokens) == 3 / 12
+
+
+@given(st.lists(st.integers(0, 9), min_size=2, max_size=20), st.lists(st.integers(0, 9), min_size=2, max_size=20))
+def test_the_distance_is_scipys(ours, theirs):
+    with np.errstate(all="ignore"):  # of p, which nobody asked for
+        wanted = stats.ks_2samp(ours, theirs, method="asymp").statistic
+    assert kolmogorov_distance(np.array(ours), np.array(theirs)) == pytest.approx(wanted)
 
 
 def test_dreams_that_are_true_differ_in_nothing():

@@ -44,9 +44,9 @@ def evaluate_worlds(folders: Sequence[Path], page: Path, name: str, command: str
     """Measure trained world models on sequences that nothing was chosen on; write a page, and return where it is."""
     groups: dict[str, list[Path]] = {}
     for folder in folders:
+        groups.setdefault(group_name(folder), []).append(folder)
         if read_result(folder) is None:
             raise ValueError(f"run: {folder} is not finished; accepted: after gpf world train --resume {folder}")
-        groups.setdefault(group_name(folder), []).append(folder)
     dataset = checked_data(folders[0], read_run_config(folders[0]))
     for folder in folders[1:]:
         checked_data(folder, dataclasses.replace(read_run_config(folder), data=read_run_config(folders[0]).data))
@@ -172,8 +172,9 @@ class _Timed:
         self.seconds.append(time.perf_counter() - started)
 
 
-def latencies(planner: Planner, count: int = LATENCIES) -> list[float]:
+def latencies(planner: Planner, count: int | None = None) -> list[float]:
     """Seconds of planning steps in one world, on one thread; the first ones, which warm up, do not count."""
+    count = LATENCIES if count is None else count
     before, timed, episode = torch.get_num_threads(), _Timed(planner), 0
     torch.set_num_threads(1)
     try:

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy import stats
 from torch import Tensor
 
 from gpf.plume.tokens import OBSERVATION_SIZES
@@ -113,16 +112,16 @@ class Dreams:
             "whiff_rate": rates[0],
             "imagined_whiff_rate": rates[1],
             "whiff_rate_off": rates[1] / rates[0] - 1.0,
-            "blank_distance": float(stats.ks_2samp(*blanks).statistic),
-            "whiff_distance": float(stats.ks_2samp(*whiffs).statistic),
+            "blank_distance": kolmogorov_distance(*blanks),
+            "whiff_distance": kolmogorov_distance(*whiffs),
             "correlation": correlations[0],
             "imagined_correlation": correlations[1],
         }
 
 
-def dream(world: TrainedWorld, dataset: Dataset, seed: int = 0, count: int = DREAMS) -> Dreams:
+def dream(world: TrainedWorld, dataset: Dataset, seed: int = 0) -> Dreams:
     """Let a model go on from real histories, with the actions that were really taken."""
-    histories, actions, real = _excerpts(dataset, count, seed)
+    histories, actions, real = _excerpts(dataset, DREAMS, seed)
     imagined = imagine(
         world.model, histories, actions, generator=torch.Generator().manual_seed(seed), coupling=world.coupling
     )
@@ -175,6 +174,15 @@ def durations(tokens: NDArray[np.int64], whiffs: bool) -> NDArray[np.int64]:
     begins, ends = np.nonzero(changes == 1), np.nonzero(changes == -1)
     lengths: NDArray[np.int64] = ends[1] - begins[1]
     return lengths
+
+
+def kolmogorov_distance(ours: NDArray[np.int64], theirs: NDArray[np.int64]) -> float:
+    """The greatest difference between the shares of two samples up to any value; 1 where only one is empty."""
+    if not len(ours) or not len(theirs):
+        return float(len(ours) != len(theirs))
+    values = np.union1d(ours, theirs)
+    shares = [np.searchsorted(np.sort(sample), values, side="right") / len(sample) for sample in (ours, theirs)]
+    return float(np.abs(shares[0] - shares[1]).max())
 
 
 def measure(world: TrainedWorld, test: Dataset) -> dict[str, Any]:
