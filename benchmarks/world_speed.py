@@ -1,0 +1,127 @@
+"""How fast the world model is: collecting sequences, rollouts with and without the cache, and a planning step.
+
+    python benchmarks/world_speed.py [--run runs/world-1] [--rounds 5] [--write] [--json]
+
+On one core, with the model of a run or, without one, a model of the default size and four blocks with random weights:
+what they are does not matter here.
+
+- `collect`: seconds for a million steps of the default mix of behaviours (but for a trained navigator), all cores.
+- `cache`: 48 rollouts of 64 steps with the cache, against computing everything anew at each step; in turns, medians.
+  Logits of both, along the same sequence, must agree to 1e-5.
+- `plan`: milliseconds of a planning step, 6 actions x 8 rollouts x 10 steps, at the middle and the 99th percentile.
+
+`--write` puts the table into docs/world-model.md.
+"""
+
+import argparse
+import json
+import statistics
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from documents import insert
+
+from gpf.navigation.policies import make_policy
+from gpf.plume.scenario import Scenario
+from gpf.tasks.world_pages import latencies, make_planner, quantiles
+from gpf.world_model.collection import Wandering, collect
+from gpf.world_model.imagination import imagine
+from gpf.world_model.model import WorldModel
+from gpf.world_model.planner import Scoring
+from gpf.world_model.sequences import BOS_CODE, FIRST_ACTION
+from gpf.world_model.trained import TrainedWorld, load_world
+
+STEPS, ROLLOUTS = 64, 48
+
+
+def main() -> None:
+    """Measure, print, and write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--run", type=Path, help="of gpf world train; without it, random weights")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--write", action="store_true", help="put the table into docs/world-model.md")
+    parser.add_argument("--json", action="store_true", help="end with one JSON object")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    world = load_world(arguments.run) if arguments.run else random_world()
+    steps, seconds = collecting()
+    cached, plain, off = rollouts(world.model, arguments.rounds)
+    plans = {
+        follow: quantiles(latencies(make_planner(world, follow, Scoring()))) for follow in ("repeat", "cast-and-surge")
+    }
+    blocks = len(world.model.blocks)
+    parameters = sum(parameter.numel() for parameter in world.model.parameters())
+    lines = [
+        "| what | measured |",
+        "|---|---|",
+        f"| {steps:,} steps of three behaviours collected, all cores | {seconds:.1f} s |",
+        f"| {ROLLOUTS} rollouts of {STEPS} steps, {blocks} blocks, {parameters:,} parameters, one core |"
+        f" {cached:.2f} s with the cache, {plain:.1f} s without: {plain / cached:.0f} times as fast;"
+        f" logits differ by at most {off:.1g} |",
+        *(
+            f"| a planning step, 48 rollouts of 10 steps, which {words}, one core |"
+            f" p50 {plans[follow]['p50_ms']:.0f} ms, p99 {plans[follow]['p99_ms']:.0f} ms |"
+            for follow, words in (("repeat", "repeat their action"), ("cast-and-surge", "follow cast-and-surge"))
+        ),
+    ]
+    text = "\n".join(lines)
+    print(text)
+    if arguments.write:
+        insert("docs/world-model.md", "speed", text)
+    if arguments.json:
+        print(json.dumps({"collect": seconds, "cache": plain / cached, "off": off, "plan": plans}))
+
+
+def random_world() -> TrainedWorld:
+    """The default model, with random weights."""
+    torch.manual_seed(0)
+    model = WorldModel(depth=4).eval()
+    torch.nn.init.normal_(model.head.weight, std=0.1)
+    return TrainedWorld(model, Scenario.of("reference"), np.zeros(392, np.float32), 0.5)
+
+
+def collecting() -> tuple[int, float]:
+    """Steps, and seconds that they took."""
+    shares = {"random": 0.15, "reactive": 0.2, "cast-and-surge": 0.65}
+    behaviours: dict[str, Any] = {
+        name: (make_policy(name) if name == "random" else Wandering(make_policy(name), 0), share)
+        for name, share in shares.items()
+    }
+    scenario = Scenario.of("reference")
+    collect(behaviours, scenario, 1000)  # compiles
+    started = time.perf_counter()
+    steps = collect(behaviours, scenario, 1_000_000).steps
+    return steps, time.perf_counter() - started
+
+
+def rollouts(model: WorldModel, rounds: int) -> tuple[float, float, float]:
+    """Median seconds with and without the cache, and how far logits are apart."""
+    random = np.random.default_rng(0)
+    history = torch.tensor([[BOS_CODE, int(random.integers(392))]])
+    steps = min(STEPS, model.context - 1)
+    actions = torch.from_numpy(random.integers(6, size=(ROLLOUTS, steps)))
+    times: dict[bool, list[float]] = {True: [], False: []}
+    for _ in range(rounds):
+        for cached in (True, False):
+            started = time.perf_counter()
+            imagine(model, history, actions, ROLLOUTS, cached, generator=torch.Generator().manual_seed(0), room=steps)
+            times[cached].append(time.perf_counter() - started)
+    codes = torch.empty(4, model.places, dtype=torch.long)
+    codes[:, 0] = BOS_CODE
+    codes[:, 1::2] = torch.from_numpy(random.integers(392, size=(4, model.context)))
+    codes[:, 2::2] = FIRST_ACTION + torch.from_numpy(random.integers(6, size=(4, model.context)))
+    with torch.inference_mode():
+        full = model(codes)
+        _, cache = model.read(codes[:, :1])
+        off = max(
+            float((model.extend(codes[:, at : at + 1], cache) - full[:, at]).abs().max())
+            for at in range(1, model.places)
+        )
+    return statistics.median(times[True]), statistics.median(times[False]), off
+
+
+if __name__ == "__main__":
+    main()
