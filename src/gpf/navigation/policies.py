@@ -38,7 +38,8 @@ def forked(first: L, lanes: NDArray[np.int64]) -> L:
     twin = copy.copy(first)
     for name in first.PER_LANE:
         held = getattr(first, name)
-        setattr(twin, name, held[lanes] if isinstance(held, np.ndarray) else forked(held, lanes))
+        if held is not None:
+            setattr(twin, name, held[lanes] if isinstance(held, np.ndarray) else forked(held, lanes))
     return twin
 
 

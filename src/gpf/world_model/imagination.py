@@ -1,12 +1,9 @@
 """Rollouts in the world model: what would be sensed, if these actions were taken."""
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from gpf.plume.tokens import OBSERVATION_SIZES
@@ -28,7 +25,8 @@ class Imagination:
         coupling: How much the readings of both antennae go together beyond what the past tells: the correlation of
             the two normal variables that draw them. The model's heads say nothing of it.
         draws: Rollouts with random numbers of their own; the next so many share theirs, and so on. None for all.
-        room: Steps to come before the past is read anew, which is slower but never ends; None for all that fit.
+        room: Steps for which there is room beside the past; then the latest past is read anew, and so on for ever.
+            None for half of the context.
     """
 
     def __init__(
@@ -163,8 +161,3 @@ def estimate_coupling(logits: Tensor, left: Tensor, right: Tensor, seed: int = 0
         share = float(((drawn[0] > 0) & (drawn[1] > 0)).double().mean())
         low, high = (middle, high) if share < seen else (low, middle)
     return (low + high) / 2.0
-
-
-def as_histories(codes: Sequence[NDArray[Any]]) -> Tensor:
-    """Histories of equal length as one tensor."""
-    return torch.from_numpy(np.stack(codes).astype(np.int64))
