@@ -1,0 +1,229 @@
+"""Public data sets: found in a folder, or downloaded to it once.
+
+The folder is `GPF_DATA` or, without that, `gpf` in the user's cache folder. Files lie in it as their own distributions
+lay them out, so that what is there already is used. A download goes on where it was broken off, is checked, and takes
+its name only when it is whole.
+"""
+
+import gzip
+import hashlib
+import os
+import shutil
+import sys
+import tarfile
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpf.progress import steps_progress
+
+CHUNK = 1 << 18
+TIMEOUT = 30.0
+"""Seconds without an answer after which there is no network."""
+
+Images = tuple[NDArray[np.uint8], NDArray[np.int64]]
+"""Images, and their classes."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file, and where it comes from."""
+
+    path: str
+    """Where it lies in the data folder."""
+    url: str
+    digest: str
+    """MD5, or SHA-256, of what it holds: of a .gz file, of what that unpacks to, for packing differs."""
+
+
+CIFAR10 = Source(
+    "cifar-10-binary.tar.gz",
+    "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
+    "c32a1d4ab5d03f1284b67883e8d87530",
+)
+MNIST = {
+    name: Source(f"MNIST/raw/{name}.gz", f"https://ossci-datasets.s3.amazonaws.com/mnist/{name}.gz", digest)
+    for name, digest in {
+        "train-images-idx3-ubyte": "6bbc9ace898e44ae57da46a324031adb",
+        "train-labels-idx1-ubyte": "a25bea736e30d166cdddb491f175f624",
+        "t10k-images-idx3-ubyte": "2646ac647ad5339dbf082846283269ea",
+        "t10k-labels-idx1-ubyte": "27ae3e4e09519cfbb04c329615203637",
+    }.items()
+}
+SHAKESPEARE = Source(
+    "tinyshakespeare/input.txt",
+    "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt",
+    "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed",
+)
+GPT2 = {
+    name: Source(f"gpt2/{name}", f"https://openaipublic.blob.core.windows.net/gpt-2/encodings/main/{name}", digest)
+    for name, digest in {
+        "encoder.json": "196139668be63f3b5d6574427317ae82f612a97c5d1cdaf36ed2256dbf636783",
+        "vocab.bpe": "1ce1664773c50f3e0cc8842619a93edc4624525b728b188a9e0be33b7726adc5",
+    }.items()
+}
+
+
+def data_folder() -> Path:
+    """Where data sets are kept."""
+    if "GPF_DATA" in os.environ:
+        return Path(os.environ["GPF_DATA"])
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "gpf"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gpf"
+
+
+def cifar10() -> tuple[Images, Images]:
+    """50,000 images of ten classes to learn from and 10,000 to test on: bytes, (n, 3072), red, green and blue planes."""
+    folder = data_folder() / "cifar-10-batches-bin"
+    names = [*(f"data_batch_{n}.bin" for n in range(1, 6)), "test_batch.bin"]
+    if not all((folder / name).exists() for name in names):
+        archive = fetch(CIFAR10)
+        _unpack(archive, folder)
+        archive.unlink()
+    batches = []
+    for name in names:
+        held = np.fromfile(folder / name, np.uint8)
+        if len(held) != 10_000 * 3073:
+            raise ValueError(
+                f"data: {folder / name} has {len(held):,} bytes; accepted: 30,730,000, or none, for it to be downloaded"
+            )
+        batches.append(held.reshape(10_000, 3073))
+    records = np.concatenate(batches)
+    images, classes = np.ascontiguousarray(records[:, 1:]), records[:, 0].astype(np.int64)
+    return (images[:50_000], classes[:50_000]), (images[50_000:], classes[50_000:])
+
+
+def mnist() -> tuple[Images, Images]:
+    """60,000 digits to learn from and 10,000 to test on: bytes, (n, 784)."""
+    parts = {name: _idx(fetch(source), source) for name, source in MNIST.items()}
+    return (
+        (parts["train-images-idx3-ubyte"].reshape(60_000, 784), parts["train-labels-idx1-ubyte"].astype(np.int64)),
+        (parts["t10k-images-idx3-ubyte"].reshape(10_000, 784), parts["t10k-labels-idx1-ubyte"].astype(np.int64)),
+    )
+
+
+def tinyshakespeare() -> str:
+    """The text, 1,115,394 characters."""
+    return fetch(SHAKESPEARE).read_text()
+
+
+def gpt2_encoding() -> Any:
+    """GPT-2's byte-pair vocabulary of 50,257 tokens, as tiktoken's encoding."""
+    try:
+        import tiktoken
+        from tiktoken.load import data_gym_to_mergeable_bpe_ranks
+    except ImportError:
+        raise ValueError("tiktoken: it is not installed; accepted: after pip install 'gpf-networks[text]'") from None
+    files = {name: str(fetch(source)) for name, source in GPT2.items()}
+    ranks = data_gym_to_mergeable_bpe_ranks(
+        vocab_bpe_file=files["vocab.bpe"],
+        encoder_json_file=files["encoder.json"],
+        vocab_bpe_hash=GPT2["vocab.bpe"].digest,
+        encoder_json_hash=GPT2["encoder.json"].digest,
+    )
+    return tiktoken.Encoding(
+        "gpt2",
+        explicit_n_vocab=50_257,
+        pat_str=r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s""",
+        mergeable_ranks=ranks,
+        special_tokens={"<|endoftext|>": 50_256},
+    )
+
+
+def fetch(source: Source) -> Path:
+    """Where a file is; it is downloaded if it is not there."""
+    path = data_folder() / source.path
+    if path.exists():
+        return path
+    unfinished = path.with_name(f"{path.name}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _download(source.url, unfinished)
+    except (OSError, urllib.error.URLError, TimeoutError) as error:
+        raise ValueError(
+            f"data: {source.url} cannot be downloaded to {path.parent} ({_reason(error)}); accepted: that file put"
+            f" there as {path}, or GPF_DATA set to a folder in which there is {source.path}"
+        ) from None
+    found = digest_of(unfinished, source.digest, packed=path.suffix == ".gz" and not path.name.endswith(".tar.gz"))
+    if found != source.digest:
+        unfinished.unlink()
+        raise ValueError(
+            f"data: {source.url} is not what it should be (digest {found}, not {source.digest}); accepted: the true"
+            f" file, put there as {path}"
+        )
+    unfinished.replace(path)
+    return path
+
+
+def digest_of(path: Path, like: str, packed: bool) -> str:
+    """The MD5 or SHA-256 of a file, or of what it unpacks to; which of them, the length of another says."""
+    digest = hashlib.md5(usedforsecurity=False) if len(like) == 32 else hashlib.sha256()
+    opener: Callable[[Path], Any] = gzip.open if packed else open
+    try:
+        with opener(path) if packed else path.open("rb") as file:
+            while part := file.read(CHUNK):
+                digest.update(part)
+    except (OSError, EOFError) as error:
+        return f"of a damaged file: {error}"
+    return digest.hexdigest()
+
+
+def _download(url: str, unfinished: Path) -> None:
+    """Download to a file, from where it ends."""
+    begun = unfinished.stat().st_size if unfinished.exists() else 0
+    request = urllib.request.Request(url, headers={"Range": f"bytes={begun}-"} if begun else {})
+    try:
+        answer = urllib.request.urlopen(request, timeout=TIMEOUT)
+    except urllib.error.HTTPError as error:
+        if error.code == 416 and begun:  # it is whole, or longer than what is there: its digest will tell
+            return
+        raise
+    with answer:
+        goes_on = answer.status == 206
+        total = int(answer.headers.get("Content-Length") or 0) + (begun if goes_on else 0)
+        done = begun if goes_on else 0
+        with unfinished.open("ab" if goes_on else "wb") as file, steps_progress(url, total or 1) as progress:
+            while part := answer.read(CHUNK):
+                file.write(part)
+                done += len(part)
+                progress(done)
+    if total and done < total:
+        raise OSError(f"it broke off after {done:,} of {total:,} bytes; the same command goes on")
+
+
+def _unpack(archive: Path, folder: Path) -> None:
+    """Unpack the files of an archive of one folder, each of which appears only when all are whole."""
+    unfinished = folder.with_name(f".{folder.name}.new")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    try:
+        with tarfile.open(archive) as files:
+            files.extractall(unfinished, filter="data")
+        folder.mkdir(exist_ok=True)
+        for file in (unfinished / folder.name).iterdir():
+            file.replace(folder / file.name)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def _idx(path: Path, source: Source) -> NDArray[np.uint8]:
+    """The numbers of an idx file."""
+    if digest_of(path, source.digest, packed=True) != source.digest:
+        raise ValueError(f"data: {path} is damaged; accepted: the true file, or none, for it to be downloaded")
+    with gzip.open(path) as file:
+        held = file.read()
+    return np.frombuffer(held, np.uint8, offset=4 + 4 * held[3])
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, urllib.error.HTTPError):
+        return f"HTTP {error.code}"
+    if isinstance(error, urllib.error.URLError):
+        return str(error.reason)
+    return str(error)

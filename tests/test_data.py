@@ -1,0 +1,211 @@
+"""Data sets: read as they are, downloaded once, and whatever goes wrong said in one line."""
+
+import fcntl
+import gzip
+import hashlib
+import os
+import subprocess
+import sys
+import tarfile
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gpf import data
+from gpf.data import Source, fetch
+
+SHARED = Path(__file__).parent.parent.parent / "shared" / "data" / "unpack"
+CONTENT = bytes(range(256)) * 5000
+
+
+@pytest.fixture(scope="session")
+def real_data(tmp_path_factory):
+    """The folder of the real data sets: GPF_DATA, or what lies beside the project, or else what is downloaded."""
+    if "GPF_DATA" in os.environ or not SHARED.exists():
+        return data.data_folder()
+    folder = tmp_path_factory.getbasetemp().parent / "gpf-data"  # of all the workers together
+    with folder.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        subprocess.run([sys.executable, SHARED, folder], check=True, capture_output=True)
+    return folder
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("GPF_DATA", str(tmp_path / "data"))
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def served():
+    """A server of CONTENT under any name, that can break off and refuse; returns what it was asked, and what to do."""
+    asked, does = [], {"break": None, "ranges": True}
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            asked.append((self.path, self.headers.get("Range")))
+            content = does.get(self.path, CONTENT)
+            if content is None:
+                self.send_error(404)
+                return
+            begin = int(self.headers["Range"][6:-1]) if self.headers.get("Range") and does["ranges"] else 0
+            if begin >= len(content):
+                self.send_error(416)
+                return
+            self.send_response(206 if begin else 200)
+            self.send_header("Content-Length", str(len(content) - begin))
+            self.end_headers()
+            self.wfile.write(content[begin : does["break"]])
+
+        def log_message(self, *arguments):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_address[1]}", asked, does
+    server.shutdown()
+    server.server_close()
+
+
+def source(url, content=CONTENT, path="some/thing.bin"):
+    return Source(path, f"{url}/thing", hashlib.sha256(content).hexdigest())
+
+
+def test_cifar_10(real_data, monkeypatch):
+    monkeypatch.setenv("GPF_DATA", str(real_data))
+    (images, classes), (test_images, test_classes) = data.cifar10()
+    assert images.shape == (50_000, 3072)
+    assert images.dtype == np.uint8
+    assert test_images.shape == (10_000, 3072)
+    assert np.bincount(classes).tolist() == [5000] * 10
+    assert np.bincount(test_classes).tolist() == [1000] * 10
+    means = images.reshape(50_000, 3, 1024).mean(axis=(0, 2)) / 255
+    assert means == pytest.approx([0.4914, 0.4822, 0.4465], abs=1e-4)  # as everybody reports them
+
+
+def test_mnist(real_data, monkeypatch):
+    monkeypatch.setenv("GPF_DATA", str(real_data))
+    (images, classes), (test_images, test_classes) = data.mnist()
+    assert images.shape == (60_000, 784)
+    assert test_images.shape == (10_000, 784)
+    assert classes[:10].tolist() == [5, 0, 4, 1, 9, 2, 1, 3, 1, 4]
+    assert np.bincount(test_classes).tolist() == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
+    assert images.mean() / 255 == pytest.approx(0.1307, abs=1e-4)
+
+
+def test_tinyshakespeare_and_its_tokens(real_data, monkeypatch):
+    monkeypatch.setenv("GPF_DATA", str(real_data))
+    text = data.tinyshakespeare()
+    assert len(text) == 1_115_394
+    encoding = data.gpt2_encoding()
+    assert encoding.encode("Hello world") == [15496, 995]
+    assert encoding.n_vocab == 50_257
+    cut = len(text) * 9 // 10
+    assert [len(encoding.encode(part)) for part in (text[:cut], text[cut:])] == [301_966, 36_059]
+    assert encoding.decode(encoding.encode(text[:1000])) == text[:1000]
+
+
+def test_a_file_is_downloaded_once(folder, served):
+    url, asked, _ = served
+    assert fetch(source(url)).read_bytes() == CONTENT
+    assert fetch(source(url)) == folder / "some" / "thing.bin"
+    assert asked == [("/thing", None)]
+    assert [path.name for path in (folder / "some").iterdir()] == ["thing.bin"]
+
+
+def test_a_broken_download_goes_on_where_it_was(folder, served):
+    url, asked, does = served
+    does["break"] = 700_000
+    with pytest.raises(ValueError, match=r"^data: http.* cannot be downloaded to .* \(.*700,000 of 1,280,000 bytes"):
+        fetch(source(url))
+    assert not (folder / "some" / "thing.bin").exists()
+    assert (folder / "some" / "thing.bin.part").stat().st_size == 700_000
+    does["break"] = None
+    assert fetch(source(url)).read_bytes() == CONTENT
+    assert asked == [("/thing", None), ("/thing", "bytes=700000-")]
+
+
+@pytest.mark.parametrize("ranges", [True, False])
+def test_what_is_left_of_an_earlier_download_is_completed_or_replaced(folder, served, ranges):
+    """A server that knows no ranges sends everything again."""
+    url, _, does = served
+    does["ranges"] = ranges
+    (folder / "some").mkdir(parents=True)
+    (folder / "some" / "thing.bin.part").write_bytes(CONTENT[:1000])
+    assert fetch(source(url)).read_bytes() == CONTENT
+
+
+def test_a_wrong_file_is_refused_and_not_kept(folder, served):
+    url, _, _ = served
+    with pytest.raises(ValueError, match=r"^data: http.* is not what it should be \(digest \w+, not \w+\)") as caught:
+        fetch(source(url, b"something else"))
+    assert str(folder / "some" / "thing.bin") in str(caught.value)
+    assert not list((folder / "some").iterdir())
+
+
+def test_without_a_network_it_says_what_to_put_where(folder):
+    with pytest.raises(
+        ValueError, match=r"^data: .* cannot be downloaded to .*refused.*; accepted: that file put"
+    ) as error:
+        fetch(source("http://127.0.0.1:1"))
+    assert f"as {folder / 'some' / 'thing.bin'}, or GPF_DATA set to a folder in which there is some/thing.bin" in str(
+        error.value
+    )
+    assert "\n" not in str(error.value)
+
+
+def test_a_folder_that_cannot_be_written_to(folder, served, tmp_path):
+    (tmp_path / "data").write_text(
+        "a file in the place of the folder"
+    )  # whoever runs as root may write everywhere else
+    with pytest.raises(ValueError, match=r"^data: .* cannot be downloaded to .*; accepted: that file put there"):
+        fetch(source(served[0]))
+
+
+def test_a_missing_page(folder, served):
+    _, _, does = served
+    does["/thing"] = None
+    with pytest.raises(ValueError, match=r"^data: .* cannot be downloaded to .* \(HTTP 404\); accepted: that file put"):
+        fetch(source(served[0]))
+
+
+def test_cifar_is_unpacked_from_its_archive(folder, served, tmp_path, monkeypatch):
+    url, _, does = served
+    place = tmp_path / "cifar-10-batches-bin"
+    place.mkdir()
+    random = np.random.default_rng(0)
+    names = [*(f"data_batch_{n}.bin" for n in range(1, 6)), "test_batch.bin"]
+    for name in names:
+        (place / name).write_bytes(random.integers(10, size=10_000 * 3073, dtype=np.uint8).tobytes())
+    with tarfile.open(tmp_path / "c.tar.gz", "w:gz", compresslevel=1) as archive:
+        archive.add(place, place.name)
+    does["/thing"] = (tmp_path / "c.tar.gz").read_bytes()
+    monkeypatch.setattr(data, "CIFAR10", source(url, does["/thing"], "cifar-10-binary.tar.gz"))
+    (images, classes), _ = data.cifar10()
+    first = np.fromfile(place / names[0], np.uint8).reshape(-1, 3073)
+    assert (images[:10_000] == first[:, 1:]).all()
+    assert (classes[:10_000] == first[:, 0]).all()
+    assert sorted(path.name for path in folder.iterdir()) == ["cifar-10-batches-bin"]
+    (folder / "cifar-10-batches-bin" / "test_batch.bin").write_bytes(b"cut")
+    with pytest.raises(ValueError, match=r"^data: .*test_batch.bin has 3 bytes; accepted: 30,730,000"):
+        data.cifar10()
+
+
+def test_a_damaged_idx_file_is_named(folder):
+    for name, one in data.MNIST.items():
+        (folder / one.path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / one.path).write_bytes(gzip.compress(name.encode()))
+    with pytest.raises(ValueError, match=r"^data: .*train-images-idx3-ubyte.gz is damaged; accepted: the true file"):
+        data.mnist()
+
+
+def test_the_folder(monkeypatch, tmp_path):
+    monkeypatch.setenv("GPF_DATA", str(tmp_path))
+    assert data.data_folder() == tmp_path
+    monkeypatch.delenv("GPF_DATA")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(sys, "platform", "linux")
+    assert data.data_folder() == tmp_path / "cache" / "gpf"
