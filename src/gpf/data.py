@@ -80,7 +80,7 @@ def data_folder() -> Path:
 
 
 def cifar10() -> tuple[Images, Images]:
-    """50,000 images of ten classes to learn from and 10,000 to test on: bytes, (n, 3072), red, green and blue planes."""
+    """50,000 images of ten classes to learn from and 10,000 to test on: bytes, (n, 3072), in three planes of colour."""
     folder = data_folder() / "cifar-10-batches-bin"
     names = [*(f"data_batch_{n}.bin" for n in range(1, 6)), "test_batch.bin"]
     if not all((folder / name).exists() for name in names):
