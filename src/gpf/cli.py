@@ -350,16 +350,18 @@ class Spectra:
 
 @dataclass
 class Report:
-    """Write a run's report.html: curves, events, network, trajectories, spectra and settings in one file."""
+    """Write a run's report.html: curves, events, what it came to, and settings, in one file."""
 
     run: tyro.conf.Positional[Path]
-    """Folder of a run that gpf train made; it need not be finished."""
+    """Folder of a run that gpf train or gpf world train made; it need not be finished."""
 
     def __call__(self) -> None:
         """Write the report."""
-        from gpf.tasks.report import write_report
+        from gpf.runs import read_config
+        from gpf.tasks import report, world_pages
 
-        print(f"written: {write_report(self.run)}")
+        kind = world_pages if read_config(self.run).get("task") == "world" else report
+        print(f"written: {kind.write_report(self.run)}")
 
 
 @dataclass

@@ -95,6 +95,7 @@ class Train:
         from gpf.runs import Run, next_folder
         from gpf.tasks.many import train_all
         from gpf.tasks.world import create_run, read_run_config, train
+        from gpf.tasks.world_pages import write_report
 
         if self.resume is not None and (self.run is not None or self.seeds is not None or self.config != Config()):
             raise ValueError("resume: given beside settings of a new run; accepted: alone, for they are in its folder")
@@ -115,6 +116,7 @@ class Train:
             steps = read_run_config(run.folder).steps
             with training_progress(run.folder, steps, count="step", describe=_round_line) as report:
                 results = [train(run, report=report)]
+            results[0]["report"] = str(write_report(run.folder))
         if self.json:
             print(json.dumps(results if self.seeds is not None else results[0]))
             return
@@ -125,6 +127,8 @@ class Train:
                 f" of {one['step']:,}; {one['depth']} blocks, density {one['density']:.3f}, {one['parameters']:,}"
                 f" parameters; {one['seconds']:.0f} s"
             )
+        if "report" in results[0]:
+            print(f"report: {results[0]['report']}")
 
 
 @dataclass

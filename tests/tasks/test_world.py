@@ -138,7 +138,14 @@ def test_everything_by_command(config, tmp_path, capsys):
     ]
     command(tmp_path, "world", "train", *shared, "--run", "one", "--json")
     result = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert result == read_result(tmp_path / "one") | {"run": "one"}
+    assert result == read_result(tmp_path / "one") | {"run": "one", "report": "one/report.html"}
+    report = (tmp_path / "one" / "report.html").read_text()
+    for title in ("Learning", "Events", "Predictions", "Dreams", "Settings"):
+        assert f"<h2>{title}</h2>" in report
+    assert report.count("data:image/png;base64") == 3
+    (tmp_path / "one" / "report.html").unlink()
+    command(tmp_path, "report", "one")
+    assert (tmp_path / "one" / "report.html").read_text() == report
     command(tmp_path, "world", "train", *shared, "--no-gpf", "--depth", "2", "--seeds", "1", "--run", "two")
     command(tmp_path, "world", "evaluate", "one", "two/0", "--page", "page")
     numbers = json.loads((tmp_path / "page" / "world-model.json").read_text())

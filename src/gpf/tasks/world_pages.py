@@ -19,7 +19,8 @@ from gpf.navigation.policies import CastAndSurge, Policy
 from gpf.navigation.statistics import interquartile_mean
 from gpf.navigation.tokenized import Tokenized
 from gpf.plume.scenario import Scenario
-from gpf.runs import read_result, replace_text
+from gpf.runs import RunError, read_config, read_log, read_result, replace_text
+from gpf.tasks import html
 from gpf.tasks.compare import markdown_table
 from gpf.tasks.world import checked_data, read_run_config, three_parts
 from gpf.world_model.dreaming import learn_in_imagination
@@ -83,6 +84,45 @@ def evaluate_worlds(folders: Sequence[Path], page: Path, name: str, command: str
     replace_text(page / f"{name}.json", json.dumps(plain) + "\n")
     replace_text(page / f"{name}.md", "\n\n".join(sections) + "\n")
     return page / f"{name}.md"
+
+
+def write_report(folder: Path) -> Path:
+    """Write a run's `report.html`, measured on what the run did not learn from nor stop on; returns its path."""
+    config, lines = read_config(folder), read_log(folder, "metrics")
+    if not lines:
+        raise RunError(f"run: {folder} has no round yet; accepted: a run that has learnt for one")
+    learnt, _, test = three_parts(checked_data(folder, read_run_config(folder)))
+    world, place = load_world(folder), folder / "figures"
+    predicted, dreams = predict(world.model, test), dream(world, test)
+    save_figure(training_figure({group_name(folder): [folder]}), place / "training.png")
+    save_figure(reliability_figure(predicted), place / "reliability.png")
+    save_figure(dreams_figure(dreams), place / "dreams.png")
+    rows = [[name, *(f"{value:.4f}" for value in row)] for name, row in baseline_cross_entropies(learnt, test).items()]
+    rows.append(["world model, best checkpoint", *(f"{value:.4f}" for value in predicted.cross_entropy)])
+    compared = [[name.replace("_", " "), f"{value:.3f}"] for name, value in dreams.summary().items()]
+    last = lines[-1]
+    cards = [
+        (f"{predicted.cross_entropy.sum():.4f}", f"nats an observation, {test.steps:,} steps held out"),
+        (f"{last['depth']}", f"blocks, {len(last['frozen'])} frozen"),
+        (f"{last['density']:.1%}", f"of the weights left: {last['parameters']:,} parameters"),
+        (f"{last['step']:,}", f"gradient steps in {last['seconds']:.0f} s"),
+    ]
+    sections = {
+        "Learning": html.figure(place / "training.png", "Validation loss, blocks and parameters; dotted: events."),
+        "Events": html.event_table(read_log(folder, "events"), "step"),
+        "Predictions": html.table(["cross-entropy, nats a token", *STREAMS], rows, len(rows) - 1)
+        + html.figure(
+            place / "reliability.png", "How often what the model held for likeliest came, by how sure it was."
+        ),
+        "Dreams": html.table(["50 steps after real histories, with the real actions", ""], compared)
+        + html.figure(
+            place / "dreams.png", "Token streams as they were and as they were imagined; how long spells last."
+        ),
+        "Settings": html.settings(config),
+    }
+    about = f"world model, {group_name(folder)}, seed {config['config']['seed']}, data {config['config']['data']}"
+    replace_text(folder / "report.html", html.page(folder.resolve().name, about, cards, sections))
+    return folder / "report.html"
 
 
 def _losses(baselines: dict[str, Any], measured: dict[str, list[dict[str, Any]]]) -> str:

@@ -1,0 +1,111 @@
+"""A run as one HTML file that needs nothing else: its shell, and the parts that all tasks share."""
+
+import base64
+import html
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from gpf.network.events import Shape
+
+STYLE = """
+:root { color-scheme: light; --ink: #1d2733; --soft: #5b6774; --line: #dde3e9; --accent: #2f5d8c; }
+* { box-sizing: border-box; }
+body { margin: 0 auto; padding: 2rem 1.25rem 4rem; max-width: 70rem; background: #f6f8fa; color: var(--ink);
+  font: 16px/1.5 system-ui, sans-serif; }
+h1 { font-size: 1.6rem; margin: 0; overflow-wrap: anywhere; } h2 { font-size: 1.15rem; margin: 0 0 .6rem; }
+p { margin: .4rem 0; } .soft { color: var(--soft); }
+nav { margin: .8rem 0 0; } nav a { margin-right: 1rem; color: var(--accent); text-decoration: none; }
+section { background: #fff; border: 1px solid var(--line); border-radius: 8px; padding: 1.1rem 1.25rem;
+  margin: 1rem 0; }
+.cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(10.5rem, 1fr)); gap: .75rem; margin: 1rem 0; }
+.card { background: #fff; border: 1px solid var(--line); border-radius: 8px; padding: .7rem .9rem; }
+.card b { display: block; font-size: 1.45rem; line-height: 1.25; font-variant-numeric: tabular-nums; }
+.card span { color: var(--soft); font-size: .85rem; }
+.wide { overflow-x: auto; }
+table { border-collapse: collapse; width: 100%; font-size: .88rem; font-variant-numeric: tabular-nums; }
+th, td { text-align: left; padding: .3rem .7rem .3rem 0; border-bottom: 1px solid var(--line); vertical-align: top; }
+th { color: var(--soft); font-weight: 600; white-space: nowrap; }
+tr.chosen td { font-weight: 600; }
+img { display: block; width: 100%; height: auto; }
+figure.large { overflow-x: auto; } figure.large img { width: 88rem; max-width: none; }
+figure { margin: 0 0 1rem; } p.caption { color: var(--soft); font-size: .88rem; }
+details { margin: .4rem 0; } summary { cursor: pointer; }
+code { font-size: .9em; background: #eef2f5; padding: .1em .3em; border-radius: 4px; overflow-wrap: anywhere; }
+"""
+
+
+def page(name: str, headline: str, cards: Sequence[tuple[str, str]], sections: dict[str, str], above: str = "") -> str:
+    """The whole file: what the run is called, a line about it, what matters at a glance, and sections by title."""
+    sections = {title: body for title, body in sections.items() if body}
+    links = "".join(f'<a href="#{title.lower()}">{title}</a>' for title in sections)
+    bodies = "".join(
+        f'<section id="{title.lower()}"><h2>{title}</h2>{body}</section>' for title, body in sections.items()
+    )
+    glance = "".join(
+        f'<div class="card"><b>{html.escape(value)}</b><span>{html.escape(what)}</span></div>' for value, what in cards
+    )
+    title = html.escape(name)
+    return (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'<link rel="icon" href="data:,"><style>{STYLE}</style></head><body>'
+        f'<header><h1>{title}</h1><p class="soft">{html.escape(headline)}</p><nav>{links}</nav></header>'
+        f'<div class="cards">{glance}</div>{above}{bodies}</body></html>\n'
+    )
+
+
+def event_table(events: list[dict[str, Any]], when: str) -> str:
+    """What grew, was pruned and froze, each with its reason; `when` names what their time is counted in."""
+    if not events:
+        return "<p>None: nothing grew, was pruned or froze.</p>"
+    rows = []
+    for event in events:
+        before, after = event["before"], event["after"]
+        rows.append(
+            [
+                f"{event[when]:,}",
+                event["kind"],
+                ", ".join(map(str, event["layers"])) or "-",
+                event["reason"],
+                _arrow(before["depth"], after["depth"], "d"),
+                _arrow(Shape(**before).density, Shape(**after).density, ".3f"),
+                _arrow(before["parameters"] - before["pruned"], after["parameters"] - after["pruned"], ",d"),
+            ]
+        )
+    return table([when, "event", "layers", "why", "depth", "density", "parameters in use"], rows)
+
+
+def _arrow(before: float, after: float, form: str) -> str:
+    old, new = format(before, form), format(after, form)
+    return new if old == new else f"{old} → {new}"
+
+
+def settings(config: dict[str, Any]) -> str:
+    """Everything that a run was made with."""
+    parts = []
+    for title, key in (("Learner", "config"), ("Rules", "rules"), ("World", "world"), ("Versions", "versions")):
+        values = config.get(key, {})
+        rows = [[name, "-" if value is None else str(value)] for name, value in values.items()]
+        parts.append(f"<details><summary>{title}</summary>{table(['setting', 'value'], rows)}</details>")
+    return "".join(parts)
+
+
+def figure(path: Path, caption: str, kind: str = "") -> str:
+    """A figure, in the file itself, with what it shows."""
+    data = base64.b64encode(path.read_bytes()).decode()
+    words = html.escape(caption)
+    image = f'<img alt="{words}" src="data:image/png;base64,{data}">'
+    return f'<p class="caption">{words}</p><figure class="{kind}">{image}</figure>'
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]], chosen: int = -1) -> str:
+    """A table; the row `chosen` stands out."""
+    head = "".join(f"<th>{html.escape(name)}</th>" for name in header)
+    body = "".join(
+        ('<tr class="chosen">' if n == chosen else "<tr>")
+        + "".join(f"<td>{html.escape(cell)}</td>" for cell in row)
+        + "</tr>"
+        for n, row in enumerate(rows)
+    )
+    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
