@@ -183,11 +183,18 @@ class Plan:
     """Weight of what the navigator that is followed thinks of a rollout's end."""
     margin: float = 0.0
     """By how much another action must score better than that of whom is followed to be taken instead."""
+    page: Path | None = None
+    """Folder of a page with the table; None for none."""
+    name: str = "planner"
+    """Of the page."""
+    beside: Path | None = None
+    """Numbers of a gpf compare (its .json), whose navigators the page shows too."""
     json: bool = False
     """Print one JSON object on the last line in place of the table."""
 
     def __call__(self) -> None:
         """Time a planning step, evaluate, and print."""
+        from gpf.cli import typed_command
         from gpf.progress import episode_progress
         from gpf.tasks.world_pages import (
             baselines_of,
@@ -196,6 +203,7 @@ class Plan:
             make_planner,
             outcome_table,
             quantiles,
+            write_planner_page,
         )
         from gpf.world_model.planner import Scoring
         from gpf.world_model.trained import load_world
@@ -213,14 +221,17 @@ class Plan:
         for name, policy in {f"planner, follows {self.follow}": planner, **baselines_of(world.scenario)}.items():
             with episode_progress(name, self.episodes) as progress:
                 outcomes[name] = held_out(policy, world.scenario, self.episodes, self.seed, progress).summary()
+        about = (
+            f"A planning step, {6 * self.rollouts} rollouts of {self.horizon} steps on one core: p50"
+            f" {times['p50_ms']:.1f} ms, p99 {times['p99_ms']:.1f} ms."
+        )
+        if self.page is not None:
+            write_planner_page(outcomes, about, self.beside, self.page, self.name, typed_command())
         if self.json:
             print(json.dumps({"run": str(self.run), **times, "outcomes": outcomes}))
             return
         print(outcome_table(outcomes))
-        print(
-            f"a planning step, {6 * self.rollouts} rollouts of {self.horizon} steps on one core:"
-            f" p50 {times['p50_ms']:.1f} ms, p99 {times['p99_ms']:.1f} ms"
-        )
+        print(about)
 
 
 @dataclass

@@ -21,6 +21,7 @@ from gpf.world_model.planner import Scoring
 from gpf.world_model.sequences import read_dataset
 from gpf.world_model.trained import load_world
 
+NAVIGATORS = Path(__file__).parent.parent.parent / "docs" / "results" / "navigators.json"
 pytestmark = pytest.mark.usefixtures("one_torch_thread")
 
 
@@ -160,10 +161,14 @@ def test_everything_by_command(config, tmp_path, capsys):
         assert (tmp_path / "page" / f"world-model-{name}.png").stat().st_size > 10_000
         assert f"world-model-{name}.png" in page
     capsys.readouterr()
-    command(tmp_path, "world", "plan", "one", "--episodes", "3", "--rollouts", "1", "--horizon", "2", "--json")
+    few = "--episodes 3 --rollouts 1 --horizon 2 --page page --json".split()
+    command(tmp_path, "world", "plan", "one", *few, "--beside", str(NAVIGATORS))
     plan = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert 0 < plan["p50_ms"] <= plan["p99_ms"]
     assert [one["episodes"] for one in plan["outcomes"].values()] == [3, 3, 3]
+    page = (tmp_path / "page" / "planner.md").read_text()
+    assert "| policy gradient, memory | 99." in page
+    assert f"p99 {plan['p99_ms']:.1f} ms" in page
     command(tmp_path, "world", "dream", "one", "--epochs", "1", "--episodes", "3", "--json")
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["outcome"]["episodes"] == 3
 

@@ -263,6 +263,30 @@ def outcome_table(outcomes: dict[str, dict[str, Any]]) -> str:
     return markdown_table(["", "success [95 %]", "steps to the source", "SPL", "episodes"], rows)
 
 
+def write_planner_page(
+    outcomes: dict[str, dict[str, Any]], about: str, beside: Path | None, page: Path, name: str, command: str
+) -> Path:
+    """A page of a planner's outcomes, beside the navigators of a comparison; returns where it is."""
+    sections = ["# Planning in imagination", outcome_table(outcomes), about]
+    if beside is not None:
+        rows = [row for row in json.loads(beside.read_text())["rows"] if row["scenario"] == "reference"]
+        table = [
+            [row["agent"], "{:.2%} [{:.2%}, {:.2%}]".format(*row["success"]), f"{row['mean_steps']:.0f}",
+             f"{np.mean(row['spl']):.3f}", f"{len(row['seeds'])}"]
+            for row in rows
+        ]  # fmt: skip
+        sections += [
+            f"Beside them, from [{beside.stem}]({beside.stem}.md), who see more than tokens or were trained in the"
+            " plume: interquartile means over seeds of the last checkpoint.",
+            markdown_table(["", "success [95 %]", "steps to the source", "SPL", "seeds"], table),
+        ]
+    sections.append(f"Made by `{command}`.")
+    page.mkdir(parents=True, exist_ok=True)
+    replace_text(page / f"{name}.json", json.dumps({"outcomes": outcomes, "about": about}) + "\n")
+    replace_text(page / f"{name}.md", "\n\n".join(sections) + "\n")
+    return page / f"{name}.md"
+
+
 def quantiles(seconds: Sequence[float]) -> dict[str, float]:
     """Milliseconds at the middle and at the 99th percentile."""
     p50, p99 = np.quantile(seconds, (0.5, 0.99)) * 1e3
