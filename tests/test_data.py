@@ -188,7 +188,7 @@ def test_cifar_is_unpacked_from_its_archive(folder, served, tmp_path, monkeypatc
     first = np.fromfile(place / names[0], np.uint8).reshape(-1, 3073)
     assert (images[:10_000] == first[:, 1:]).all()
     assert (classes[:10_000] == first[:, 0]).all()
-    assert sorted(path.name for path in folder.iterdir()) == ["cifar-10-batches-bin"]
+    assert sorted(path.name for path in folder.iterdir()) == ["cifar-10-batches-bin", "cifar-10-binary.tar.gz"]
     (folder / "cifar-10-batches-bin" / "test_batch.bin").write_bytes(b"cut")
     with pytest.raises(ValueError, match=r"^data: .*test_batch.bin has 3 bytes; accepted: 30,730,000"):
         data.cifar10()
@@ -200,6 +200,19 @@ def test_a_damaged_idx_file_is_named(folder):
         (folder / one.path).write_bytes(gzip.compress(name.encode()))
     with pytest.raises(ValueError, match=r"^data: .*train-images-idx3-ubyte.gz is damaged; accepted: the true file"):
         data.mnist()
+    packed = bytearray(gzip.compress(CONTENT))
+    packed[30:60] = bytes(30)  # no longer what zlib can read
+    (folder / data.MNIST["train-images-idx3-ubyte"].path).write_bytes(packed)
+    with pytest.raises(ValueError, match=r"^data: .*train-images-idx3-ubyte.gz is damaged; accepted: the true file"):
+        data.mnist()
+
+
+def test_a_damaged_archive_is_named_and_kept(folder):
+    folder.mkdir()
+    (folder / "cifar-10-binary.tar.gz").write_bytes(gzip.compress(b"no archive"))
+    with pytest.raises(ValueError, match=r"^data: .*cifar-10-binary.tar.gz is damaged .*; accepted: the true file"):
+        data.cifar10()
+    assert [path.name for path in folder.iterdir()] == ["cifar-10-binary.tar.gz"]
 
 
 def test_the_folder(monkeypatch, tmp_path):

@@ -60,6 +60,7 @@ class Data:
         if self.from_minari is not None:
             dataset = read_minari(self.from_minari)
             dataset.about.setdefault("world", dataclasses.asdict(scenario))
+            dataset.about.setdefault("behaviours", [self.from_minari])
         else:
             behaviours: dict[str, tuple[Policy, float]] = {"random": (make_policy("random"), self.random)}
             for name, share in (("reactive", self.reactive), ("cast-and-surge", self.cast_and_surge)):
@@ -94,8 +95,9 @@ class Train:
         from gpf.progress import runs_progress, training_progress
         from gpf.runs import Run, next_folder
         from gpf.tasks.many import train_all
-        from gpf.tasks.world import create_run, read_run_config, train
+        from gpf.tasks.world import create_run, train
         from gpf.tasks.world_pages import write_report
+        from gpf.world_model.trained import read_run_config
 
         if self.resume is not None and (self.run is not None or self.seeds is not None or self.config != Config()):
             raise ValueError("resume: given beside settings of a new run; accepted: alone, for they are in its folder")
@@ -110,6 +112,8 @@ class Train:
             }
             with runs_progress(str(parent), len(wanted), _result_line) as tell:
                 results = list(train_all(wanted, 2, tell, task="world").values())
+            for folder in wanted:
+                write_report(folder)
         else:
             run = Run.open(self.resume) if self.resume else None
             run = run or create_run(self.run or next_folder(Path("runs"), "world"), self.config)
@@ -198,9 +202,11 @@ class Plan:
         from gpf.progress import episode_progress
         from gpf.tasks.world_pages import (
             baselines_of,
+            check_held_out,
             held_out,
             latencies,
             make_planner,
+            navigators_beside,
             outcome_table,
             quantiles,
             write_planner_page,
@@ -208,9 +214,9 @@ class Plan:
         from gpf.world_model.planner import Scoring
         from gpf.world_model.trained import load_world
 
-        if self.episodes < 1:
-            raise ValueError(f"episodes: {self.episodes}; accepted: at least 1")
         world = load_world(self.run)
+        beside = "" if self.beside is None else navigators_beside(self.beside, world.scenario)
+        check_held_out(self.episodes, self.seed)
         scoring = Scoring(self.whiff, self.upwind, self.blank, self.value)
         options: dict[str, Any] = {
             name: getattr(self, name) for name in ("horizon", "rollouts", "temperature", "margin", "seed")
@@ -226,7 +232,7 @@ class Plan:
             f" {times['p50_ms']:.1f} ms, p99 {times['p99_ms']:.1f} ms."
         )
         if self.page is not None:
-            write_planner_page(outcomes, about, self.beside, self.page, self.name, typed_command())
+            write_planner_page(outcomes, about, beside, self.page, self.name, typed_command())
         if self.json:
             print(json.dumps({"run": str(self.run), **times, "outcomes": outcomes}))
             return
@@ -251,12 +257,12 @@ class Dream:
 
     def __call__(self) -> None:
         """Learn, evaluate, and print."""
-        from gpf.tasks.world_pages import held_out, imagined_navigator, outcome_table
+        from gpf.tasks.world_pages import check_held_out, held_out, imagined_navigator, outcome_table
         from gpf.world_model.trained import load_world
 
-        for name in ("epochs", "episodes"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}: {getattr(self, name)}; accepted: at least 1")
+        if self.epochs < 1:
+            raise ValueError(f"epochs: {self.epochs}; accepted: at least 1")
+        check_held_out(self.episodes, self.seed)
         world = load_world(self.run)
         navigator, curve = imagined_navigator(world, self.epochs, self.seed)
         outcome = held_out(navigator, world.scenario, self.episodes, self.seed).summary()
@@ -264,7 +270,9 @@ class Dream:
             print(json.dumps({"run": str(self.run), "imagined_success": curve, "outcome": outcome}))
             return
         print(outcome_table({"learnt in imagination only": outcome}))
-        print(f"imagined episodes that found the imagined source, last rollout: {curve[-1]:.1%}")
+        ends = [share for share in curve if share is not None]
+        if ends:
+            print(f"imagined episodes that found the imagined source, last rollout: {ends[-1]:.1%}")
 
 
 def _round_line(metrics: dict[str, Any]) -> str:

@@ -7,13 +7,14 @@ its name only when it is whole.
 
 import gzip
 import hashlib
+import http.client
 import os
 import shutil
 import sys
 import tarfile
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -84,9 +85,7 @@ def cifar10() -> tuple[Images, Images]:
     folder = data_folder() / "cifar-10-batches-bin"
     names = [*(f"data_batch_{n}.bin" for n in range(1, 6)), "test_batch.bin"]
     if not all((folder / name).exists() for name in names):
-        archive = fetch(CIFAR10)
-        _unpack(archive, folder)
-        archive.unlink()
+        _unpack(fetch(CIFAR10), folder)
     batches = []
     for name in names:
         held = np.fromfile(folder / name, np.uint8)
@@ -146,7 +145,7 @@ def fetch(source: Source) -> Path:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         _download(source.url, unfinished)
-    except (OSError, urllib.error.URLError, TimeoutError) as error:
+    except (OSError, http.client.HTTPException) as error:
         raise ValueError(
             f"data: {source.url} cannot be downloaded to {path.parent} ({_reason(error)}); accepted: that file put"
             f" there as {path}, or GPF_DATA set to a folder in which there is {source.path}"
@@ -165,12 +164,11 @@ def fetch(source: Source) -> Path:
 def digest_of(path: Path, like: str, packed: bool) -> str:
     """The MD5 or SHA-256 of a file, or of what it unpacks to; which of them, the length of another says."""
     digest = hashlib.md5(usedforsecurity=False) if len(like) == 32 else hashlib.sha256()
-    opener: Callable[[Path], Any] = gzip.open if packed else open
     try:
-        with opener(path) if packed else path.open("rb") as file:
+        with gzip.open(path) if packed else path.open("rb") as file:
             while part := file.read(CHUNK):
                 digest.update(part)
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         return f"of a damaged file: {error}"
     return digest.hexdigest()
 
@@ -203,11 +201,15 @@ def _unpack(archive: Path, folder: Path) -> None:
     unfinished = folder.with_name(f".{folder.name}.new")
     shutil.rmtree(unfinished, ignore_errors=True)
     try:
-        with tarfile.open(archive) as files:
+        with tarfile.open(archive, "r:gz") as files:
             files.extractall(unfinished, filter="data")
         folder.mkdir(exist_ok=True)
         for file in (unfinished / folder.name).iterdir():
             file.replace(folder / file.name)
+    except (tarfile.TarError, EOFError, zlib.error) as error:
+        raise ValueError(
+            f"data: {archive} is damaged ({error}); accepted: the true file, or none, for it to be downloaded"
+        ) from None
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
 

@@ -40,6 +40,22 @@ def test_runs_are_made_once_gone_on_with_and_the_same_as_alone(config, tmp_path)
     assert told == [("0", False), ("1", False)]  # nothing was made again
 
 
+def test_a_process_that_has_trained_a_run_trains_the_next_as_if_it_had_not(config, tmp_path):
+    wanted = {tmp_path / "runs" / str(seed): dataclasses.replace(config, seed=seed) for seed in range(2)}
+    train_all(wanted, 1)
+    for folder, one in wanted.items():
+        alone = tmp_path / "alone" / folder.name
+        train(create_run(alone, one), threads=1)
+        tensors = [next((run / "checkpoints" / "last").glob("*.safetensors")) for run in (folder, alone)]
+        assert tensors[0].read_bytes() == tensors[1].read_bytes()
+
+
+def test_a_process_that_cannot_be_started_is_no_deadlock(config, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "nothing"))
+    with pytest.raises(OSError, match="nothing"):
+        train_all({tmp_path / str(seed): dataclasses.replace(config, seed=seed) for seed in range(3)}, 1)
+
+
 def test_a_folder_of_another_run_is_refused_and_kept(config, tmp_path):
     folder = tmp_path / "run"
     create_run(folder, config).close()

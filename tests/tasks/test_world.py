@@ -69,14 +69,14 @@ def final(folder):
 
 
 def test_a_run_that_is_stopped_after_every_round_ends_as_one_that_is_not(config, tmp_path):
-    result = train(create_run(tmp_path / "whole", config))
+    train(create_run(tmp_path / "whole", config))
     run = create_run(tmp_path / "stopped", config)
     while not (training := Training(run)).over:
         training.round()
     assert final(tmp_path / "whole") == final(tmp_path / "stopped")
     kinds = {line["kind"] for line in read_log(tmp_path / "whole", "events")}
     assert kinds == {"grown", "pruned", "frozen"}
-    assert result["depth"] == 2
+    assert read_log(tmp_path / "whole", "metrics")[-1]["depth"] == 2
     lines = read_log(tmp_path / "whole", "metrics")
     assert sum(lines[-1]["validation"]) < sum(lines[0]["validation"]) < 2 * np.log(7) + np.log(8)
 
@@ -85,6 +85,26 @@ def test_it_stops_early_where_validation_is_no_better(config, tmp_path):
     dull = dataclasses.replace(config, learning_rate=0.0, patience=2, rules={})
     result = train(create_run(tmp_path / "run", dull))
     assert result["step"] == 15  # the first is the best, and two more are waited for
+
+
+def test_runs_that_differ_in_more_than_their_seeds_are_not_taken_together(config, tmp_path):
+    runs = []
+    for n, changes in enumerate(({}, {"batch": 9})):
+        runs.append(tmp_path / str(n))
+        train(create_run(runs[-1], dataclasses.replace(config, steps=5, **changes)))
+    with pytest.raises(
+        ValueError, match=r"^runs: .*1 differs from .*0 in more than its seed; accepted: one of each kind"
+    ):
+        evaluate_worlds(runs, tmp_path, "page", "gpf")
+
+
+def test_the_result_is_that_of_the_best_checkpoint(config, tmp_path):
+    """What grew and was pruned after it is another network's."""
+    result = train(create_run(tmp_path / "run", config))
+    lines = read_log(tmp_path / "run", "metrics")
+    best = min(lines, key=lambda line: sum(line["validation"]))
+    assert result["parameters"] == best["parameters"]
+    assert len(load_world(tmp_path / "run").model.blocks) == result["depth"] == best["depth"]
 
 
 def test_what_is_learnt_is_held_out_from_what_is_reported(data):
@@ -108,6 +128,7 @@ def test_a_run_of_other_data_is_refused(config, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
+        ({"context": 1}, "context: 1; accepted: at least 2"),
         ({"heads": 3}, "heads: 3; accepted: a divisor of the width, 16"),
         ({"batch": 0}, "batch: 0; accepted: at least 1"),
         ({"gpf": False}, "rules: .*; accepted: only with --gpf"),
@@ -181,6 +202,9 @@ def test_everything_by_command(config, tmp_path, capsys):
         (("plan", "run", "--horizon", "8"), "gpf: horizon: 8; accepted: 1 to 7"),
         (("evaluate", "run"), "gpf: run: run is not finished; accepted: after gpf world train --resume run"),
         (("train", "--resume", "run", "--steps", "5"), "gpf: resume: given beside settings of a new run"),
+        (("plan", "run", "--beside", "none.json"), "gpf: beside: none.json cannot be read"),
+        (("plan", "run", "--seed", "-1"), "gpf: seed: -1; accepted: 0 to"),
+        (("dream", "run", "--epochs", "0"), "gpf: epochs: 0; accepted: at least 1"),
         (("data", "--steps", "0"), "gpf: steps: 0; accepted: at least 1"),
         (("data", "--from-minari", "plume/none-v0"), "gpf: minari: there is no 'plume/none-v0' here"),
     ],

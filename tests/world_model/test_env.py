@@ -3,10 +3,14 @@
 import gymnasium
 import numpy as np
 import pytest
+import torch
 from gymnasium.utils.env_checker import check_env
 
+from gpf.navigation.flat import FlatNetwork
+from gpf.navigation.policy_gradient import generalized_advantages
+from gpf.network import MLP
 from gpf.plume.scenario import Scenario
-from gpf.world_model.dreaming import learn_in_imagination
+from gpf.world_model.dreaming import ImaginedRollouts, learn_in_imagination
 from gpf.world_model.env import ImaginedPlumeVectorEnv
 from gpf.world_model.trained import TrainedWorld, found_chances
 
@@ -69,6 +73,48 @@ def test_sources_are_as_frequent_as_they_were(dataset):
     assert chances == pytest.approx(np.divide(last, seen, out=np.zeros(392), where=seen > 0))
 
 
+class Scripted:
+    """Two imagined lanes: the first finds the source in its second step, the second runs out of time in its third."""
+
+    num_envs = 2
+
+    def __init__(self):
+        self.age, self.ended = 0, np.zeros(2, np.bool_)
+
+    def reset(self, seed):
+        return np.zeros((2, 14), np.float32), {}
+
+    def step(self, actions):
+        begun, self.age = self.ended, self.age + 1
+        found, late = np.array([self.age == 2, False]), np.array([False, self.age == 3])
+        self.ended = found | late
+        rewards = np.where(begun, 0.0, [self.age, 10.0 * self.age])
+        return np.full((2, 14), self.age, np.float32), rewards, found, late, {}
+
+
+def test_what_a_learner_is_told_of_imagined_steps():
+    """Worked by hand: where a lane begins anew, the reward is what was expected, so that nothing is learnt there."""
+    torch.manual_seed(0)
+    network = MLP(14, 8, 7)
+    rollouts = ImaginedRollouts(Scripted(), network, 5, 0)
+    episodes = rollouts.collect(FlatNetwork(network))
+    values = rollouts.outputs[:, :, -1]
+    assert rollouts.ends.T.tolist() == [[False, True, True, False, False], [False, False, True, True, False]]
+    assert rollouts.bootstraps.T.tolist() == [[False] * 5, [False, False, True, False, False]]
+    assert rollouts.rewards[:, 0].tolist() == pytest.approx([1, 2, values[2, 0], 4, 5])
+    assert rollouts.rewards[:, 1].tolist() == pytest.approx([10, 20, 30, values[3, 1], 50])
+    assert rollouts.final[2, 1, -1] == pytest.approx(float(network(torch.full((1, 14), 3.0))[0, -1].detach()))
+    assert episodes.success.tolist() == [True, False]
+    assert episodes.steps.tolist() == [2, 3]
+    assert episodes.returns.tolist() == [3, 60]
+    advantages = np.zeros((5, 2), np.float32)
+    generalized_advantages(
+        rollouts.rewards, values, rollouts.final[:, :, -1], rollouts.ends, rollouts.bootstraps, 0.9, 0.8, advantages
+    )
+    assert advantages[2, 0] == advantages[3, 1] == 0
+    assert advantages[1, 0] == pytest.approx(2 - values[1, 0])
+
+
 def test_a_navigator_can_learn_in_imagination(world):
     model, curve = learn_in_imagination(world, epochs=3, lanes=8, horizon=16, max_steps=10)
     other, again = learn_in_imagination(world, epochs=3, lanes=8, horizon=16, max_steps=10)
@@ -84,6 +130,7 @@ def test_a_navigator_can_learn_in_imagination(world):
         ({"num_envs": 0}, "num_envs: 0; accepted"),
         ({"observation": "raw"}, "observation: 'raw'; accepted: tokens, onehot, memory"),
         ({"world": "nowhere"}, "run: no config.json in nowhere"),
+        ({"max_steps": 0}, "max_steps: 0; accepted: at least 1, or None"),
     ],
 )
 def test_impossible_worlds_are_refused(world, options, message):

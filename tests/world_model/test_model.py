@@ -11,7 +11,17 @@ import gpf
 from gpf.world_model.batches import Windows, passages
 from gpf.world_model.imagination import Imagination, beginnings, coupled, draw, estimate_coupling, imagine
 from gpf.world_model.model import WorldModel, next_token_loss, window
-from gpf.world_model.sequences import BOS_CODE, EOS_CODE, FIRST_SPECIAL, PAD_CODE, RESET_CODE, observation_tokens
+from gpf.world_model.sequences import (
+    BOS_CODE,
+    EOS_CODE,
+    FIRST_SPECIAL,
+    PAD_CODE,
+    RESET_CODE,
+    decode,
+    encode,
+    make_dataset,
+    observation_tokens,
+)
 
 SIZES = (7, 7, 8)
 
@@ -221,9 +231,13 @@ def test_windows_are_whole_and_the_same_for_the_same_seed(dataset):
 
 
 def test_passages_predict_every_observation_once_with_its_own_past(dataset):
-    wanted = sum(len(one[0].actions) for one in dataset)
-    seen, sequences = 0, np.zeros(len(dataset), int)
-    for codes, mask, owners in passages(dataset, 8):
+    first, second = (dataset.sequence(n) for n in range(2))
+    joined = encode([*decode(first), *decode(second)])  # with RESET in it, after which nothing is predicted
+    sequences = [joined, *(dataset.sequence(n) for n in range(2, len(dataset)))]
+    seen = []
+    for codes, mask in passages(
+        make_dataset(sequences, dataset.rewards, dataset.found[1:], dataset.behaviours[1:], {}), 8
+    ):
         assert codes.shape[1] == mask.shape[1] + 1
         assert (codes[:, 1:][mask] < 392).all()
         actions = codes[:, :-1][mask]
@@ -231,10 +245,14 @@ def test_passages_predict_every_observation_once_with_its_own_past(dataset):
         later = mask.clone()
         later[codes[:, 0] == BOS_CODE] = False
         assert not later[:, :8].any()  # those that do not begin with the episode have half a window before them
-        seen += int(mask.sum())
-        np.add.at(sequences, owners, mask.sum(1).numpy())
-    assert seen == wanted
-    assert (sequences == [len(one[0].actions) for one in dataset]).all()
+        for row, places in zip(codes, mask, strict=True):
+            seen += [tuple(row[max(1, at - 5) : at + 2].tolist()) for at in np.flatnonzero(places)]
+    wanted = [
+        tuple(one[max(1, at - 5) : at + 2].tolist())
+        for one in sequences
+        for at in np.flatnonzero((one >= 392) & (one < FIRST_SPECIAL))
+    ]
+    assert sorted(seen) == sorted(wanted)  # each once, with what stands before it
 
 
 def test_attention_is_torchs(model):

@@ -4,9 +4,12 @@ import numpy as np
 import pytest
 import torch
 
+from gpf.navigation.acting import NetworkPolicy
 from gpf.navigation.evaluate import evaluate
+from gpf.navigation.flat import FlatNetwork
 from gpf.navigation.policies import CastAndSurge
 from gpf.navigation.tokenized import Tokenized
+from gpf.network import MLP
 from gpf.plume.scenario import Scenario
 from gpf.world_model.model import WorldModel
 from gpf.world_model.planner import Planner, Scoring
@@ -84,6 +87,28 @@ def test_an_episode_does_not_depend_on_those_beside_it(model, follow):
     assert many.steps[0] == alone.steps[0]
     assert many.steps[17:].tolist() == few.steps.tolist()
     assert many.start_distance[17:].tolist() == few.start_distance.tolist()
+
+
+def test_a_navigator_that_is_followed_draws_anew_in_every_rollout_and_alike_for_every_action(model):
+    torch.manual_seed(0)
+    policy = NetworkPolicy(FlatNetwork(MLP(14, 8, 7)), "memory", "sampled", WORLD)
+    planner = Planner(model, WORLD, Tokenized(policy, WORLD, 2), 3, 4, scoring=Scoring(0.0, 0.0, value=1.0))
+    seen_once(planner, 2)
+    drawn = []
+    redraw = NetworkPolicy.redraw
+
+    def looked(self, seeds):
+        redraw(self, seeds)
+        drawn.append(self._streams.reshape(2, 6, 4, 4))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(NetworkPolicy, "redraw", looked)
+        scores = planner.scores(np.arange(2))
+    assert (drawn[0] == drawn[0][:1, :1]).all()
+    assert len(np.unique(drawn[0][0, 0], axis=0)) == 4
+    # What counts is the value of the end alone: that of the critic's output, the last of seven.
+    assert np.ptp(scores) > 0
+    assert scores.max() <= planner.follow.policy.outputs[:, -1].max() + 10
 
 
 def test_it_remembers_as_much_as_the_model_can_use(model):

@@ -1,8 +1,10 @@
 """Sequences: what goes in comes out, and what is not a sequence is refused."""
 
 import json
+import warnings
 
 import gymnasium
+import minari
 import numpy as np
 import pytest
 from hypothesis import given
@@ -102,6 +104,9 @@ def test_a_dataset_of_another_vocabulary_or_a_damaged_one_is_refused(dataset, tm
         read_dataset(tmp_path / "data")
     with pytest.raises(ValueError, match=r"^data: .* cannot be read"):
         read_dataset(tmp_path / "nothing")
+    (tmp_path / "data" / "found.npy").write_bytes(b"")
+    with pytest.raises(ValueError, match=r"^data: .* cannot be read"):
+        read_dataset(tmp_path / "data")
 
 
 def test_a_dataset_in_two_is_the_dataset(dataset):
@@ -126,6 +131,22 @@ def test_minari_and_back(dataset, tmp_path, monkeypatch):
     two = make_dataset([encode([*decode(few.sequence(0)), *decode(few.sequence(1))])], few.rewards[:0], [True], [0], {})
     with pytest.raises(ValueError, match=r"^minari: sequence 0 has 2 episodes; accepted: one each"):
         write_minari(two, "plume/two-v0")
+
+
+def test_a_timeout_that_somebody_else_recorded_is_no_source(tmp_path, monkeypatch):
+    """In some worlds a timeout is terminated and truncated both, and Minari's collector writes it so."""
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    buffers = [
+        minari.data_collector.EpisodeBuffer(
+            id=n, observations=np.zeros((2, 3), np.int64), actions=np.zeros(1, np.int64), rewards=np.zeros(1),
+            terminations=np.array([True]), truncations=np.array([late]),
+        )
+        for n, late in enumerate((True, False))
+    ]  # fmt: skip
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        minari.create_dataset_from_buffers("plume/other-v0", buffers, gymnasium.make("gpf/Plume-v0"))
+    assert read_minari("plume/other-v0").found.tolist() == [False, True]
 
 
 def test_what_was_collected_is_what_the_environment_does(short_world):
@@ -158,5 +179,7 @@ def test_collecting_is_reproducible_and_shares_are_kept(dataset, short_world):
     assert len(again[0].codes) != len(again[2].codes) or (again[0].codes != again[2].codes).any()
     with pytest.raises(ValueError, match="^steps: 0; accepted: at least 1"):
         collect({"random": (make_policy("random"), 1.0)}, short_world, 0)
+    with pytest.raises(ValueError, match="^seed: -1; accepted: 0 to"):
+        collect({"random": (make_policy("random"), 1.0)}, short_world, 1, -1)
     with pytest.raises(ValueError, match="^behaviours: shares"):
         collect({"random": (make_policy("random"), 0.0)}, short_world, 1)

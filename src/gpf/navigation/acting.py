@@ -64,6 +64,10 @@ class NetworkPolicy:
         self._memories["age"] = -1
         self.outputs = np.zeros((len(seeds), int(self.network.layers[-1]["outputs"])), np.float32)
 
+    def redraw(self, seeds: Sequence[tuple[int, ...]]) -> None:
+        """Draw from other random streams from now on: the first lanes from those of the seeds, the next again, ..."""
+        self._streams = np.tile(seed_streams(seeds), (len(self._streams) // len(seeds), 1))
+
     def act(self, raw: NDArray[np.float32], lanes: NDArray[np.int64], actions: NDArray[np.int64]) -> None:
         """Choose actions in the lanes given by their indices; raw observations of all lanes have shape (n, 5)."""
         network = self.network

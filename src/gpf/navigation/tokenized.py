@@ -19,6 +19,10 @@ from gpf.plume.physics import wrap
 from gpf.plume.scenario import OCTANTS, Scenario
 from gpf.plume.tokens import level, octant
 
+SMELL = 2
+"""The lowest level that noise alone hardly ever reaches: it crosses three standard deviations, where level 1 begins,
+several times in an episode. What takes note of single whiffs is better told of none below."""
+
 
 class Reckoning:
     """The raw observations that tokens stand for.

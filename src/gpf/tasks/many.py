@@ -53,8 +53,13 @@ def train_all(
         if result is None and not stopping.is_set():
             tell(folder, None)
             worker = idle.get()
-            error = worker.train(folder, config)
-            idle.put(worker)
+            try:
+                error = worker.train(folder, config)
+            except BaseException:
+                stopping.set()
+                raise
+            finally:
+                idle.put(worker)
             if error is not None and not stopping.is_set():
                 stopping.set()
                 raise RunError(f"run: {folder} ended with {error}; accepted: one that ends")
@@ -113,10 +118,11 @@ class _Worker:
 
     def close(self) -> str:
         """Wait for the end of the process, which is asked for nothing more; returns what it said on stderr."""
-        if self._process is None:
+        with self._lock:
+            process, self._process = self._process, None
+        if process is None:
             return ""
-        self._process.communicate()
-        self._process = None
+        process.communicate()
         with self._errors:
             self._errors.seek(0)
             return self._errors.read().strip()
@@ -160,6 +166,7 @@ def _module(task: str) -> Any:
 def _listen(orders: "SimpleQueue[str | None]", busy: Event) -> None:
     """Pass on what is asked; save and stop when the process that asks is gone: it may have been killed."""
     for line in sys.stdin:
+        busy.set()
         orders.put(line)
     orders.put(None)
     if busy.is_set():
@@ -174,7 +181,6 @@ def main() -> None:
     Thread(target=_listen, args=(orders, busy), daemon=True).start()
     try:
         while (line := orders.get()) is not None:
-            busy.set()
             place, asked = json.loads(line)
             folder = Path(place)
             known = (folder / "config.json").exists()

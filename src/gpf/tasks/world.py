@@ -11,7 +11,6 @@ import numpy as np
 import torch
 
 import gpf
-from gpf.plume.scenario import Scenario
 from gpf.plume.tokens import STATES, VOCABULARY_VERSION
 from gpf.runs import Run, RunError, read_config, read_log, write_json
 from gpf.tasks.loop import Report, train_to_the_end, versions
@@ -19,8 +18,8 @@ from gpf.world_model.batches import Windows
 from gpf.world_model.config import Config
 from gpf.world_model.imagination import estimate_coupling
 from gpf.world_model.model import next_token_loss, streams
-from gpf.world_model.sequences import Dataset, read_dataset
-from gpf.world_model.trained import found_chances, load_network, make_model
+from gpf.world_model.sequences import PAD_CODE, Dataset, read_dataset
+from gpf.world_model.trained import found_chances, load_network, make_model, read_run_config
 
 STREAMS = ("left", "right", "wind")
 STEPS_IN_A_ROUND = 100
@@ -99,6 +98,10 @@ class Training:
         is_best = now["best"] is None or total < now["best"]
         now["best"], now["since_best"] = (total, 0) if is_best else (now["best"], now["since_best"] + 1)
         shape = self.net.shape()
+        about = self._about()
+        if is_best:
+            self.net.save(self.run.checkpoint("best"), optimizer=False, extra=about)
+        events = self.net.end_epoch(total)
         now["seconds"] += time.perf_counter() - started
         metrics = {
             **{name: now[name] for name in ("round", "step", "seconds", "flops")},
@@ -109,12 +112,9 @@ class Training:
             "frozen": list(shape.frozen),
             "parameters": self.parameters(),
         }
-        if is_best:
-            self.net.save(self.run.checkpoint("best"), optimizer=False, extra=self._about())
-        events = self.net.end_epoch(total)
         self.run.append("metrics", [metrics])
         self.run.append("events", [{"round": now["round"], "step": now["step"], **e.to_json()} for e in events])
-        self.net.save(self.run.checkpoint("last"), extra=self._about())
+        self.net.save(self.run.checkpoint("last"), extra={**about, "progress": now})
         return metrics
 
     def parameters(self) -> int:
@@ -146,13 +146,14 @@ class Training:
         return (totals / count).tolist()
 
     def _about(self) -> dict[str, Any]:
+        """What a checkpoint says beside the network."""
         return {"progress": self.progress, "found": self._found, "coupling": self._coupling()}
 
     @torch.inference_mode()
     def _coupling(self) -> float:
         codes = self._validation[:128]
         after = codes[:, 1:]
-        predicted = after < STATES
+        predicted = (after < STATES) & (codes[:, :-1] != PAD_CODE)
         left, right, _ = streams(after[predicted])
         return estimate_coupling(self.net.model(codes[:, :-1])[predicted], left, right)
 
@@ -194,14 +195,6 @@ def create_run(folder: Path, config: Config) -> Run:
     )
 
 
-def read_run_config(folder: Path) -> Config:
-    """The configuration of a run."""
-    written = read_config(folder)
-    if written.get("task") != "world":
-        raise RunError(f"run: {folder} is of task {written.get('task')!r}; accepted: a run that gpf world train made")
-    return Config.of(written["config"])
-
-
 def same_run(folder: Path, config: Config) -> bool:
     """Whether a folder holds the run of a configuration, with its rules and its data."""
     written = read_config(folder)
@@ -227,12 +220,8 @@ def finish(run: Run) -> dict[str, Any]:
         "validation": best["validation"],
         "loss": sum(best["validation"]),
         "best_step": best["step"],
-        **{name: lines[-1][name] for name in ("step", "seconds", "flops", "depth", "density", "frozen", "parameters")},
+        **{name: best[name] for name in ("depth", "density", "frozen", "parameters")},
+        **{name: lines[-1][name] for name in ("step", "seconds", "flops")},
     }
     write_json(run.folder / "result.json", result)
     return result
-
-
-def scenario_of(dataset: Dataset) -> Scenario:
-    """The world of a dataset."""
-    return Scenario.of(dataset.about["world"])

@@ -17,22 +17,31 @@ from gpf.navigation.figures import save_figure
 from gpf.navigation.flat import FlatNetwork
 from gpf.navigation.policies import CastAndSurge, Policy
 from gpf.navigation.statistics import interquartile_mean
-from gpf.navigation.tokenized import Tokenized
+from gpf.navigation.tokenized import SMELL, Tokenized
 from gpf.plume.scenario import Scenario
 from gpf.runs import RunError, read_config, read_log, read_result, replace_text
 from gpf.tasks import html
 from gpf.tasks.compare import markdown_table
-from gpf.tasks.world import checked_data, read_run_config, three_parts
+from gpf.tasks.world import checked_data, three_parts
 from gpf.world_model.dreaming import learn_in_imagination
 from gpf.world_model.figures import dreams_figure, reliability_figure, training_figure
-from gpf.world_model.measures import STREAMS, baseline_cross_entropies, dream, measure, predict
+from gpf.world_model.measures import (
+    DREAM_HISTORY,
+    DREAM_STEPS,
+    DREAMS,
+    STREAMS,
+    baseline_cross_entropies,
+    dream,
+    measure,
+    predict,
+)
 from gpf.world_model.planner import Planner, Scoring
-from gpf.world_model.trained import TrainedWorld, load_world
+from gpf.world_model.trained import TrainedWorld, load_world, read_run_config
 
+CALIBRATED = 0.03
+"""Expected calibration error below which probabilities may be taken at their word."""
 LATENCIES, WARM_UP = 300, 20
 """Planning steps that are timed, one world at a time, after some that are not."""
-WHIFF = 2
-"""The lowest level that cast-and-surge takes for a smell where it sees tokens: noise alone reaches the first."""
 
 
 def group_name(folder: Path) -> str:
@@ -46,6 +55,10 @@ def evaluate_worlds(folders: Sequence[Path], page: Path, name: str, command: str
     groups: dict[str, list[Path]] = {}
     for folder in folders:
         groups.setdefault(group_name(folder), []).append(folder)
+        like = groups[group_name(folder)][0]
+        first, this = read_run_config(like), read_run_config(folder)
+        if dataclasses.replace(this, seed=first.seed, data=first.data) != first:
+            raise ValueError(f"runs: {folder} differs from {like} in more than its seed; accepted: one of each kind")
         if read_result(folder) is None:
             raise ValueError(f"run: {folder} is not finished; accepted: after gpf world train --resume {folder}")
     dataset = checked_data(folders[0], read_run_config(folders[0]))
@@ -55,22 +68,24 @@ def evaluate_worlds(folders: Sequence[Path], page: Path, name: str, command: str
     baselines = baseline_cross_entropies(learnt, test)
     measured = {group: [measure(load_world(one), test) for one in runs] for group, runs in groups.items()}
     results = {group: [read_result(one) or {} for one in runs] for group, runs in groups.items()}
-    first = load_world(folders[0])
+    shown = load_world(folders[0])
     page.mkdir(parents=True, exist_ok=True)
-    save_figure(dreams_figure(dream(first, test)), page / f"{name}-dreams.png")
-    save_figure(reliability_figure(predict(first.model, test)), page / f"{name}-reliability.png")
+    dreams = dream(shown, test)
+    if dreams is not None:
+        save_figure(dreams_figure(dreams), page / f"{name}-dreams.png")
+    save_figure(reliability_figure(predict(shown.model, test)), page / f"{name}-reliability.png")
     save_figure(training_figure(groups), page / f"{name}-training.png")
     sections = [
         "# The world model",
         f"Sequences: {dataset.steps:,} steps in {len(dataset):,} episodes of"
-        f" {', '.join(dataset.about['behaviours'])}; eight of ten sequences to learn from, one to stop early on, and"
-        f" one, {test.steps:,} steps, to report here. Interquartile means over runs with 95 % bootstrap intervals.",
+        f" {', '.join(dataset.about.get('behaviours', []))}; eight of ten sequences to learn from, one to stop early"
+        f" on, and one, {test.steps:,} steps, to report here. Interquartile means over runs with 95 % bootstrap"
+        " intervals.",
         "## Predictions: cross-entropy of the next observation, nats a token",
         _losses(baselines, measured),
+        _verdict(baselines, measured),
         f"![reliability]({name}-reliability.png)",
-        f"## Dreams: {first.model.context} steps of context, free-running",
-        _dreams(measured),
-        f"![dreams]({name}-dreams.png)",
+        *_dreams_section(measured, name),
         "## Growing, against the final depth from the start: same data, same steps",
         _growth(measured, results),
         f"![training]({name}-training.png)",
@@ -96,28 +111,27 @@ def write_report(folder: Path) -> Path:
     predicted, dreams = predict(world.model, test), dream(world, test)
     save_figure(training_figure({group_name(folder): [folder]}), place / "training.png")
     save_figure(reliability_figure(predicted), place / "reliability.png")
-    save_figure(dreams_figure(dreams), place / "dreams.png")
+    imagined = ""
+    if dreams is not None:
+        save_figure(dreams_figure(dreams), place / "dreams.png")
+        compared = [[name.replace("_", " "), f"{value:.3f}"] for name, value in dreams.summary().items()]
+        imagined = html.table([f"{DREAM_STEPS} steps after real histories, with the real actions", ""], compared)
+        imagined += html.figure(place / "dreams.png", "Token streams, real and imagined, and how long spells last.")
     rows = [[name, *(f"{value:.4f}" for value in row)] for name, row in baseline_cross_entropies(learnt, test).items()]
     rows.append(["world model, best checkpoint", *(f"{value:.4f}" for value in predicted.cross_entropy)])
-    compared = [[name.replace("_", " "), f"{value:.3f}"] for name, value in dreams.summary().items()]
-    last = lines[-1]
+    last, best = lines[-1], min(lines, key=lambda line: sum(line["validation"]))
     cards = [
         (f"{predicted.cross_entropy.sum():.4f}", f"nats an observation, {test.steps:,} steps held out"),
-        (f"{last['depth']}", f"blocks, {len(last['frozen'])} frozen"),
-        (f"{last['density']:.1%}", f"of the weights left: {last['parameters']:,} parameters"),
+        (f"{best['depth']}", f"blocks, {len(best['frozen'])} frozen, at the best checkpoint"),
+        (f"{best['density']:.1%}", f"of the weights left: {best['parameters']:,} parameters"),
         (f"{last['step']:,}", f"gradient steps in {last['seconds']:.0f} s"),
     ]
     sections = {
         "Learning": html.figure(place / "training.png", "Validation loss, blocks and parameters; dotted: events."),
         "Events": html.event_table(read_log(folder, "events"), "step"),
         "Predictions": html.table(["cross-entropy, nats a token", *STREAMS], rows, len(rows) - 1)
-        + html.figure(
-            place / "reliability.png", "How often what the model held for likeliest came, by how sure it was."
-        ),
-        "Dreams": html.table(["50 steps after real histories, with the real actions", ""], compared)
-        + html.figure(
-            place / "dreams.png", "Token streams as they were and as they were imagined; how long spells last."
-        ),
+        + html.figure(place / "reliability.png", "How often the likeliest token came, by how sure the model was."),
+        "Dreams": imagined,
         "Settings": html.settings(config),
     }
     about = f"world model, {group_name(folder)}, seed {config['config']['seed']}, data {config['config']['data']}"
@@ -132,6 +146,33 @@ def _losses(baselines: dict[str, Any], measured: dict[str, list[dict[str, Any]]]
         errors = [_iqm([run["calibration_error"][n] for run in runs], ".4f") for n in range(len(STREAMS))]
         rows.append([f"world model, {group}", *losses, *errors])
     return markdown_table(["", *STREAMS, *(f"calibration error, {stream}" for stream in STREAMS)], rows)
+
+
+def _verdict(baselines: dict[str, Any], measured: dict[str, list[dict[str, Any]]]) -> str:
+    """Whether the models beat the best of the baselines on every stream, and whether their probabilities are true."""
+    said = []
+    for group, runs in measured.items():
+        for n, stream in enumerate(STREAMS):
+            name, best = min(((key, float(value[n])) for key, value in baselines.items()), key=lambda pair: pair[1])
+            worst = interquartile_mean([run["cross_entropy"][n] for run in runs])[2]
+            error = interquartile_mean([run["calibration_error"][n] for run in runs])[2]
+            said.append(
+                f"{group}, {stream}: {'better' if worst < best else 'not better'} than the best baseline ({name});"
+                f" calibration error {'under' if error < CALIBRATED else 'not under'} {CALIBRATED}."
+            )
+    return "\n".join(f"- {line}" for line in said)
+
+
+def _dreams_section(measured: dict[str, list[dict[str, Any]]], name: str) -> list[str]:
+    if any(run["dreams"] is None for runs in measured.values() for run in runs):
+        return []
+    return [
+        f"## Dreams: {DREAM_STEPS} steps after {DREAM_HISTORY} steps of real history",
+        f"{DREAMS:,} places drawn at random in sequences that go on for so long, with the actions that were really"
+        " taken. What is said of the simulator is therefore said of episodes that did not end there.",
+        _dreams(measured),
+        f"![dreams]({name}-dreams.png)",
+    ]
 
 
 def _dreams(measured: dict[str, list[dict[str, Any]]]) -> str:
@@ -181,14 +222,17 @@ def make_follow(name: str, scenario: Scenario) -> Tokenized | None:
     if name == "repeat":
         return None
     if name == "cast-and-surge":
-        return Tokenized(CastAndSurge(), scenario, WHIFF)
+        return Tokenized(CastAndSurge(), scenario, SMELL)
     if not Path(name).is_dir():
         raise ValueError(f"follow: {name!r}; accepted: repeat, cast-and-surge, or the folder of a run of gpf train")
-    return Tokenized(load_navigator(Path(name)).policy, scenario)
+    policy = load_navigator(Path(name)).policy
+    return Tokenized(policy, scenario, SMELL if policy.observation == "memory" else 1)
 
 
 def make_planner(world: TrainedWorld, follow: str, scoring: Scoring, **options: Any) -> Planner:
     """A planner in the world of a model."""
+    if scoring.value and Path(follow).is_dir() and load_navigator(Path(follow)).config.critic == "memory":
+        raise ValueError(f"value: {scoring.value}; accepted: 0 with {follow}, whose critic was for learning only")
     return Planner(
         world.model, world.scenario, make_follow(follow, world.scenario), scoring=scoring, coupling=world.coupling,
         **options,
@@ -226,26 +270,35 @@ def latencies(planner: Planner, count: int | None = None) -> list[float]:
     return timed.seconds[WARM_UP : count + WARM_UP]
 
 
+def check_held_out(episodes: int, seed: int) -> None:
+    """Refuse a block of held-out episodes that there cannot be."""
+    if not 0 <= seed < BLOCK:
+        raise ValueError(f"seed: {seed}; accepted: 0 to {BLOCK - 1}")
+    if not 1 <= episodes <= BLOCK:
+        raise ValueError(f"episodes: {episodes}; accepted: 1 to {BLOCK}")
+
+
 def held_out(
     policy: Policy, scenario: Scenario, episodes: int, seed: int = 0, progress: Progress | None = None
 ) -> Evaluation:
     """A policy in episodes that nothing was chosen on."""
+    check_held_out(episodes, seed)
     return evaluate(policy, scenario, episodes, HELD_OUT + seed * BLOCK, progress=progress)
 
 
 def baselines_of(scenario: Scenario) -> dict[str, Policy]:
     """Whom a planner is to be compared with."""
     return {
-        "cast-and-surge that sees the same tokens": Tokenized(CastAndSurge(), scenario, WHIFF),
+        "cast-and-surge that sees the same tokens": Tokenized(CastAndSurge(), scenario, SMELL),
         "cast-and-surge, raw": CastAndSurge(),
     }
 
 
-def imagined_navigator(world: TrainedWorld, epochs: int, seed: int) -> tuple[Tokenized, list[float]]:
+def imagined_navigator(world: TrainedWorld, epochs: int, seed: int) -> tuple[Tokenized, list[float | None]]:
     """A navigator that has learnt in imagination only; it sees tokens only."""
     model, curve = learn_in_imagination(world, epochs, seed)
     policy = NetworkPolicy(FlatNetwork(model), "memory", "sampled", world.scenario)
-    return Tokenized(policy, world.scenario), curve
+    return Tokenized(policy, world.scenario, SMELL), curve
 
 
 def outcome_table(outcomes: dict[str, dict[str, Any]]) -> str:
@@ -263,23 +316,32 @@ def outcome_table(outcomes: dict[str, dict[str, Any]]) -> str:
     return markdown_table(["", "success [95 %]", "steps to the source", "SPL", "episodes"], rows)
 
 
-def write_planner_page(
-    outcomes: dict[str, dict[str, Any]], about: str, beside: Path | None, page: Path, name: str, command: str
-) -> Path:
-    """A page of a planner's outcomes, beside the navigators of a comparison; returns where it is."""
-    sections = ["# Planning in imagination", outcome_table(outcomes), about]
-    if beside is not None:
-        rows = [row for row in json.loads(beside.read_text())["rows"] if row["scenario"] == "reference"]
+def navigators_beside(path: Path, scenario: Scenario) -> str:
+    """The navigators of a comparison (its .json) in a world, as Markdown."""
+    try:
+        rows = [row for row in json.loads(path.read_text())["rows"] if Scenario.of(row["scenario"]) == scenario]
         table = [
-            [row["agent"], "{:.2%} [{:.2%}, {:.2%}]".format(*row["success"]), f"{row['mean_steps']:.0f}",
-             f"{np.mean(row['spl']):.3f}", f"{len(row['seeds'])}"]
+            [row["agent"], "{:.2%} [{:.2%}, {:.2%}]".format(*row["success"]),
+             "-" if row["mean_steps"] is None else f"{row['mean_steps']:.0f}", f"{np.mean(row['spl']):.3f}",
+             f"{len(row['seeds'])}"]
             for row in rows
         ]  # fmt: skip
-        sections += [
-            f"Beside them, from [{beside.stem}]({beside.stem}.md), who see more than tokens or were trained in the"
-            " plume: interquartile means over seeds of the last checkpoint.",
-            markdown_table(["", "success [95 %]", "steps to the source", "SPL", "seeds"], table),
-        ]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"beside: {path} cannot be read ({error}); accepted: numbers that gpf compare wrote") from None
+    if not rows:
+        raise ValueError(f"beside: {path} has nobody in this world; accepted: numbers of one who was there")
+    return (
+        f"Beside them, from [{path.stem}]({path.stem}.md), those who see more than tokens or were trained in the plume:"
+        " interquartile means over seeds, last checkpoints.\n\n"
+        + markdown_table(["", "success [95 %]", "steps to the source", "SPL", "seeds"], table)
+    )
+
+
+def write_planner_page(
+    outcomes: dict[str, dict[str, Any]], about: str, beside: str, page: Path, name: str, command: str
+) -> Path:
+    """A page of a planner's outcomes; returns where it is."""
+    sections = ["# Planning in imagination", outcome_table(outcomes), about, *([beside] if beside else [])]
     sections.append(f"Made by `{command}`.")
     page.mkdir(parents=True, exist_ok=True)
     replace_text(page / f"{name}.json", json.dumps({"outcomes": outcomes, "about": about}) + "\n")

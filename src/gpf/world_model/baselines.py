@@ -24,12 +24,10 @@ class Predictions:
         contexts: The (observation, action) pairs before it, latest first, as one number each; -1 where the episode had
             not begun. Shape (n, order).
         targets: Tokens of the three streams, shape (n, 3).
-        sequences: Of which sequence of the dataset each is.
     """
 
     contexts: NDArray[np.int64]
     targets: NDArray[np.int64]
-    sequences: NDArray[np.int64]
 
 
 def predictions(dataset: Dataset, order: int) -> Predictions:
@@ -44,8 +42,7 @@ def predictions(dataset: Dataset, order: int) -> Predictions:
     for back in range(order):
         known = age >= back
         contexts[known, back] = pairs[np.flatnonzero(known) - back]
-    sequences = np.searchsorted(dataset.starts, at, side="right") - 1
-    return Predictions(contexts, observation_tokens(codes[at + 1]), sequences)
+    return Predictions(contexts, observation_tokens(codes[at + 1]))
 
 
 class Baseline(Protocol):

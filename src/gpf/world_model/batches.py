@@ -4,11 +4,10 @@ from collections.abc import Iterator
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from gpf.plume.tokens import STATES
-from gpf.world_model.sequences import BOS_CODE, EOS_CODE, PAD_CODE, RESET_CODE, Dataset
+from gpf.world_model.sequences import BOS_CODE, EOS_CODE, FIRST_ACTION, FIRST_SPECIAL, PAD_CODE, RESET_CODE, Dataset
 
 BEGINNINGS = 0.1
 """Share of the windows to learn from that begin with an episode; of all windows it would be a few in a thousand, and
@@ -45,13 +44,13 @@ class Windows:
         return torch.from_numpy(codes)
 
 
-def passages(dataset: Dataset, steps: int, batch: int = 64) -> Iterator[tuple[Tensor, Tensor, NDArray[np.int64]]]:
+def passages(dataset: Dataset, steps: int, batch: int = 64) -> Iterator[tuple[Tensor, Tensor]]:
     """Every observation of a dataset that follows an action, once, with at least half a window before it if there is.
 
-    Yields codes, (B, 2 steps + 2), padded with PAD at the end; which of the places after the first are to be predicted,
-    (B, 2 steps + 1); and of which sequence each window is.
+    Yields codes, (B, 2 steps + 2), padded with PAD at the end, and which of the places after the first are to be
+    predicted, (B, 2 steps + 1).
     """
-    rows, masks, owners = [], [], []
+    rows, masks = [], []
     size, half = 2 * steps + 1, steps // 2
     for index in range(len(dataset)):
         body = np.asarray(dataset.sequence(index))[1:-1].astype(np.int64)
@@ -64,10 +63,9 @@ def passages(dataset: Dataset, steps: int, batch: int = 64) -> Iterator[tuple[Te
             mask = np.zeros(size, np.bool_)
             mask[2 if first == 0 else 2 * half + 2 : len(part) : 2] = True
             rows.append(codes)
-            masks.append(mask)
-            owners.append(index)
+            masks.append(mask & (codes[:-1] >= FIRST_ACTION) & (codes[:-1] < FIRST_SPECIAL))
             if len(rows) == batch:
-                yield torch.from_numpy(np.stack(rows)), torch.from_numpy(np.stack(masks)), np.array(owners)
-                rows, masks, owners = [], [], []
+                yield torch.from_numpy(np.stack(rows)), torch.from_numpy(np.stack(masks))
+                rows, masks = [], []
     if rows:
-        yield torch.from_numpy(np.stack(rows)), torch.from_numpy(np.stack(masks)), np.array(owners)
+        yield torch.from_numpy(np.stack(rows)), torch.from_numpy(np.stack(masks))

@@ -18,6 +18,8 @@ EPISODES_AT_A_TIME = 256
 FIRST_SEED = 1 << 54
 """First seed of the worlds in which data is collected: no navigator learns or is evaluated there."""
 SEEDS_OF_A_DATASET = 1 << 20
+SEEDS = 1 << 24
+"""How many datasets there can be."""
 
 Progress = Callable[[int], None]
 """Called with the number of steps so far."""
@@ -70,6 +72,8 @@ def collect(
     """
     if steps < 1:
         raise ValueError(f"steps: {steps}; accepted: at least 1")
+    if not 0 <= seed < SEEDS:
+        raise ValueError(f"seed: {seed}; accepted: 0 to {SEEDS - 1}")
     total = sum(share for _, share in behaviours.values())
     if not total > 0.0 or any(share < 0.0 for _, share in behaviours.values()):
         raise ValueError(

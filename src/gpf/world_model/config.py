@@ -65,6 +65,8 @@ class Config:
         for name in ("learning_rate", "weight_decay", "gradient_clip"):
             if not 0.0 <= getattr(self, name) < math.inf:
                 raise ValueError(f"{name}: {getattr(self, name)}; accepted: a number of at least 0")
+        if self.context < 2:
+            raise ValueError(f"context: {self.context}; accepted: at least 2")
         if self.seed < 0:
             raise ValueError(f"seed: {self.seed}; accepted: at least 0")
         if self.rules and not self.gpf:

@@ -43,7 +43,7 @@ class ImaginedRollouts:
     def collect(self, network: FlatNetwork | Sequence[FlatNetwork]) -> Episodes:
         """Walk all lanes through a rollout in imagination, and return the episodes that ended in it.
 
-        The step in which a lane begins anew is none of an episode: its reward is nothing, and it ends there.
+        In the step in which a lane begins anew nothing is to be learnt: its reward is the value that is expected of it.
         """
         self.inputs[0] = self.inputs[-1]
         done: list[tuple[bool, int, float]] = []
@@ -54,7 +54,7 @@ class ImaginedRollouts:
             self.actions[t] = torch.multinomial(policy, 1, generator=self._generator)[:, 0].numpy()
             fresh = self.env.ended.copy()
             self.inputs[t + 1], rewards, found, late, _ = self.env.step(self.actions[t])
-            self.rewards[t] = rewards
+            self.rewards[t] = np.where(fresh, self.outputs[t, :, -1], rewards)
             self.ends[t] = found | late | fresh
             self.bootstraps[t] = late
             if late.any():
@@ -75,9 +75,9 @@ class ImaginedRollouts:
 
 
 def learn_in_imagination(
-    world: TrainedWorld, epochs: int, seed: int = 0, lanes: int = 128, horizon: int = 64, max_steps: int = 400
-) -> tuple[MLP, list[float]]:
-    """A navigator with memory that never met the plume; and the share of imagined sources found, by epoch."""
+    world: TrainedWorld, epochs: int, seed: int = 0, lanes: int = 128, horizon: int = 64, max_steps: int | None = None
+) -> tuple[MLP, list[float | None]]:
+    """A navigator with memory that never met the plume; and by epoch the share of episodes that found a source."""
     torch.manual_seed(seed)
     model = MLP(MEMORY_SIZE, 64, len(ACTIONS) + 1, 2)
     PolicyGradientLearner.prepare(model)
@@ -86,8 +86,8 @@ def learn_in_imagination(
     env = ImaginedPlumeVectorEnv(lanes, world, "memory", max_steps)
     rollouts = ImaginedRollouts(env, model, horizon, seed)
     learner = PolicyGradientLearner(model, optimizer, rollouts, settings)  # type: ignore[arg-type]
-    curve = []
+    curve: list[float | None] = []
     for epoch in range(epochs):
         episodes = learner.epoch(epoch / epochs)
-        curve.append(float(episodes.success.mean()) if len(episodes.success) else float("nan"))
+        curve.append(float(episodes.success.mean()) if len(episodes.success) else None)
     return model, curve

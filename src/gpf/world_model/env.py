@@ -11,7 +11,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from gpf.navigation.tokenized import Reckoning
+from gpf.navigation.tokenized import SMELL, Reckoning
 from gpf.plume.env import checked_seed
 from gpf.plume.memory import Memory, memory_bounds
 from gpf.plume.scenario import ACTIONS
@@ -64,6 +64,8 @@ class ImaginedPlumeVectorEnv(VectorEnv[NDArray[Any], NDArray[np.int64], NDArray[
         self.world = world if isinstance(world, TrainedWorld) else load_world(Path(world))
         scenario = self.world.scenario
         self.num_envs, self.observation, self.render_mode = num_envs, observation, render_mode
+        if max_steps is not None and max_steps < 1:
+            raise ValueError(f"max_steps: {max_steps}; accepted: at least 1, or None")
         self.max_steps, self.upwind = max_steps or scenario.max_steps, upwind
         rows = np.array([scenario.row()])
         if observation == "tokens":
@@ -75,7 +77,7 @@ class ImaginedPlumeVectorEnv(VectorEnv[NDArray[Any], NDArray[np.int64], NDArray[
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.single_action_space = spaces.Discrete(len(ACTIONS))
         self.action_space = batch_space(self.single_action_space, num_envs)
-        self._seen = Reckoning(num_envs, scenario)
+        self._seen = Reckoning(num_envs, scenario, SMELL)
         self._memory = Memory(np.repeat(rows, num_envs))
         self._onehot = np.zeros((num_envs, ONEHOT_SIZE), np.float32)
         self._everyone = np.arange(num_envs)

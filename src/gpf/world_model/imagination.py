@@ -114,7 +114,8 @@ def imagine(
 ) -> Tensor:
     """The observations, (L * copies, H), that follow histories, (L, T), if actions, (L * copies, H), are taken.
 
-    Without the cache everything is computed anew at each step: much slower, and the same up to rounding.
+    Without the cache everything is computed anew at each step, from the latest past that fits: much slower, and the
+    same up to rounding as long as histories and rollouts fit into the context beside the cache's room.
     """
     if cached:
         imagination = Imagination(model, histories, copies, **options)

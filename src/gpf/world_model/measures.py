@@ -31,13 +31,11 @@ class Predicted:
         probabilities: Of the tokens that came, shape (n, 3).
         confidences: Of the tokens that it held for likeliest, shape (n, 3).
         hits: Whether those came, shape (n, 3).
-        sequences: Of which sequence each is.
     """
 
     probabilities: NDArray[np.float64]
     confidences: NDArray[np.float64]
     hits: NDArray[np.bool_]
-    sequences: NDArray[np.int64]
 
     @property
     def cross_entropy(self) -> NDArray[np.float64]:
@@ -66,8 +64,8 @@ class Predicted:
 @torch.inference_mode()
 def predict(model: WorldModel, dataset: Dataset) -> Predicted:
     """What a model makes of a dataset; every prediction has at least half a context before it, if there is so much."""
-    probabilities, confidences, hits, sequences = [], [], [], []
-    for codes, mask, owners in passages(dataset, model.context):
+    probabilities, confidences, hits = [], [], []
+    for codes, mask in passages(dataset, model.context):
         logits = model(codes[:, :-1])[mask]
         targets = streams(codes[:, 1:][mask])
         shares = [part.double().softmax(1) for part in logits.split(OBSERVATION_SIZES, dim=1)]
@@ -76,9 +74,8 @@ def predict(model: WorldModel, dataset: Dataset) -> Predicted:
         )
         confidences.append(torch.stack([share.max(1).values for share in shares], 1))
         hits.append(torch.stack([share.argmax(1) == t for share, t in zip(shares, targets, strict=True)], 1))
-        sequences.append(np.repeat(owners, mask.sum(1).numpy()))
     together = [torch.cat(parts).numpy() for parts in (probabilities, confidences, hits)]
-    return Predicted(together[0], together[1], together[2], np.concatenate(sequences))
+    return Predicted(together[0], together[1], together[2])
 
 
 def baseline_cross_entropies(learnt: Dataset, test: Dataset) -> dict[str, NDArray[np.float64]]:
@@ -111,7 +108,7 @@ class Dreams:
         return {
             "whiff_rate": rates[0],
             "imagined_whiff_rate": rates[1],
-            "whiff_rate_off": rates[1] / rates[0] - 1.0,
+            "whiff_rate_off": rates[1] / rates[0] - 1.0 if rates[0] else float(rates[1] > 0),
             "blank_distance": kolmogorov_distance(*blanks),
             "whiff_distance": kolmogorov_distance(*whiffs),
             "correlation": correlations[0],
@@ -119,28 +116,31 @@ class Dreams:
         }
 
 
-def dream(world: TrainedWorld, dataset: Dataset, seed: int = 0) -> Dreams:
-    """Let a model go on from real histories, with the actions that were really taken."""
-    histories, actions, real = _excerpts(dataset, DREAMS, seed)
+def dream(world: TrainedWorld, dataset: Dataset, seed: int = 0) -> Dreams | None:
+    """Let a model go on from real histories, with the actions that were really taken; None if all are too short."""
+    excerpts = _excerpts(dataset, DREAMS, seed)
+    if excerpts is None:
+        return None
+    histories, actions, real = excerpts
     imagined = imagine(
         world.model, histories, actions, generator=torch.Generator().manual_seed(seed), coupling=world.coupling
     )
     return Dreams(real, observation_tokens(imagined.numpy()))
 
 
-def _excerpts(dataset: Dataset, count: int, seed: int) -> tuple[Tensor, Tensor, NDArray[np.int64]]:
+def _excerpts(dataset: Dataset, count: int, seed: int) -> tuple[Tensor, Tensor, NDArray[np.int64]] | None:
     """Histories, the actions that followed, and what was then observed, from random places of random sequences."""
     random = np.random.default_rng(seed)
     size = 2 * (DREAM_HISTORY + DREAM_STEPS)
-    lengths = np.diff(dataset.starts) - 2 - size  # places at which an excerpt can begin, and a little more
-    long = np.flatnonzero(lengths > 0)
+    places = (np.diff(dataset.starts) - 2 - size + 1) // 2  # at which an excerpt can begin
+    long = np.flatnonzero(places > 0)
     if not len(long):
-        raise ValueError(f"data: no sequence of {size // 2} steps; accepted: some, to compare rollouts with")
-    chosen = random.choice(long, count, p=lengths[long] / lengths[long].sum())
+        return None
+    chosen = random.choice(long, count, p=places[long] / places[long].sum())
     excerpts = []
     for index in chosen:
         body = np.asarray(dataset.sequence(index))[1:-1].astype(np.int64)
-        first = 2 * random.integers((len(body) - size + 1) // 2)
+        first = 2 * random.integers(places[index])
         excerpts.append(
             np.concatenate([dataset.sequence(index)[:1] if first == 0 else [PAD_CODE], body[first : first + size + 1]])
         )
@@ -187,9 +187,9 @@ def kolmogorov_distance(ours: NDArray[np.int64], theirs: NDArray[np.int64]) -> f
 
 def measure(world: TrainedWorld, test: Dataset) -> dict[str, Any]:
     """Everything about one trained world."""
-    predicted = predict(world.model, test)
+    predicted, dreams = predict(world.model, test), dream(world, test)
     return {
         "cross_entropy": predicted.cross_entropy.tolist(),
         "calibration_error": [predicted.calibration_error(n) for n in range(len(STREAMS))],
-        "dreams": dream(world, test).summary(),
+        "dreams": None if dreams is None else dreams.summary(),
     }

@@ -124,6 +124,8 @@ class Planner:
         first = np.tile(np.repeat(np.arange(len(ACTIONS)), self.rollouts), len(lanes))
         everyone = np.arange(len(first))
         follow = None if self.follow is None else forked(self.follow, np.repeat(lanes, copies))
+        if follow is not None and isinstance(follow.policy, NetworkPolicy):
+            follow.policy.redraw([(self.seed, self._clock, n) for n in range(self.rollouts)])  # alike for every action
         actions, total, weight = first, torch.zeros(len(first)), 1.0
         for step in range(self.horizon):
             if follow is not None:

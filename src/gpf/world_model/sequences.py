@@ -1,4 +1,4 @@
-"""Episodes as sequences of tokens, and datasets of them: in one compact file on disk, or as Minari's.
+"""Episodes as sequences of tokens, and datasets of them: compact and mapped into memory, or as Minari's.
 
 A sequence is BOS, o0, a0, o1, a1, ..., oT, EOS, as in the paper. Every place in it holds one whole number, its code:
 0 to 391 are the observations (`gpf.plume.tokens.state_index`), then come the six actions, then PAD, BOS, EOS and RESET.
@@ -105,7 +105,7 @@ def decode(codes: NDArray[Any]) -> list[Episode]:
 
 @dataclass(frozen=True)
 class Dataset:
-    """Sequences in one file, mapped into memory.
+    """Sequences, mapped into memory.
 
     Attributes:
         codes: All sequences one after the other.
@@ -202,8 +202,10 @@ def read_dataset(folder: Path) -> Dataset:
     try:
         about = json.loads((folder / "about.json").read_text())
         arrays = {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in _ARRAYS}
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, EOFError) as error:
         raise ValueError(f"data: {folder} cannot be read ({error}); accepted: a folder of gpf world data") from None
+    if not isinstance(about, dict) or not isinstance(about.get("world"), dict):
+        raise ValueError(f"data: {folder / 'about.json'} names no world; accepted: as gpf world data wrote it")
     if about.get("vocabulary") != VOCABULARY_VERSION:
         raise ValueError(
             f"data: {folder} is of vocabulary version {about.get('vocabulary')!r}; accepted: {VOCABULARY_VERSION}"
@@ -302,7 +304,7 @@ def read_minari(name: str) -> Dataset:
     ):
         sequences.append(encode([Episode(np.asarray(one.observations), np.asarray(one.actions))]))
         rewards.append(np.asarray(one.rewards, np.float32))
-        found.append(bool(one.terminations[-1]))
+        found.append(bool(one.terminations[-1] and not one.truncations[-1]))  # in some worlds a timeout is both
         behaviours.append(int(described.get("behaviour", 0)))
     return make_dataset(sequences, np.concatenate(rewards), found, behaviours, about)
 

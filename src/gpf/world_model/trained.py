@@ -16,7 +16,7 @@ from gpf.plume.tokens import STATES, VOCABULARY_VERSION
 from gpf.runs import RunError, read_config
 from gpf.world_model.config import Config
 from gpf.world_model.model import WorldModel
-from gpf.world_model.sequences import EOS_CODE, FIRST_SPECIAL, Dataset
+from gpf.world_model.sequences import EOS_CODE, FIRST_ACTION, FIRST_SPECIAL, Dataset
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,6 @@ class TrainedWorld:
     """Of every observation, how often it was the last one of an episode that found the source."""
     coupling: float
     """How much both antennae's readings go together beyond what the model predicts; see `Imagination`."""
-    net: GrowPruneFreeze | None = None
 
     @property
     def headway(self) -> NDArray[np.float64]:
@@ -43,7 +42,7 @@ class TrainedWorld:
 def found_chances(dataset: Dataset) -> NDArray[np.float32]:
     """Of every observation, the share that were the last one of an episode that found the source."""
     codes = np.asarray(dataset.codes)
-    moved = np.flatnonzero((codes[2:] < STATES) & (codes[:-2] < FIRST_SPECIAL)) + 2  # not an episode's first
+    moved = np.flatnonzero((codes[:-1] >= FIRST_ACTION) & (codes[:-1] < FIRST_SPECIAL)) + 1  # not an episode's first
     all_seen = np.bincount(codes[moved], minlength=STATES)
     last = dataset.starts[1:] - 2
     at_source = np.bincount(codes[last[np.asarray(dataset.found)]], minlength=STATES)
@@ -54,14 +53,8 @@ def found_chances(dataset: Dataset) -> NDArray[np.float32]:
 
 def load_world(folder: Path, checkpoint: Literal["best", "last"] = "best") -> TrainedWorld:
     """The world model of a run that gpf world train made."""
-    written = read_config(folder)
-    if written.get("task") != "world":
-        raise RunError(f"run: {folder} is of task {written.get('task')!r}; accepted: a run that gpf world train made")
-    if written.get("vocabulary") != VOCABULARY_VERSION:
-        raise RunError(
-            f"run: {folder} is of vocabulary version {written.get('vocabulary')!r}; accepted: {VOCABULARY_VERSION}"
-        )
-    net = load_network(folder / "checkpoints" / checkpoint, Config.of(written["config"]))
+    config, written = read_run_config(folder), read_config(folder)
+    net = load_network(folder / "checkpoints" / checkpoint, config)
     model: Any = net.model
     model.eval()
     extra = net.extra
@@ -69,7 +62,26 @@ def load_world(folder: Path, checkpoint: Literal["best", "last"] = "best") -> Tr
         found, coupling = extra["found"].numpy(), float(extra["coupling"])
     except KeyError as error:
         raise CheckpointError(f"checkpoint: {folder} lacks {error}; accepted: one of gpf world train") from None
-    return TrainedWorld(model, Scenario.of(written["world"]), found, coupling, net)
+    return TrainedWorld(model, Scenario.of(written["world"]), found, coupling)
+
+
+def read_run_config(folder: Path) -> Config:
+    """The configuration of a run that gpf world train made."""
+    written = read_config(folder)
+    if written.get("task") != "world":
+        raise RunError(f"run: {folder} is of task {written.get('task')!r}; accepted: a run that gpf world train made")
+    if written.get("vocabulary") != VOCABULARY_VERSION:
+        raise RunError(
+            f"run: {folder} is of vocabulary version {written.get('vocabulary')!r}; accepted: {VOCABULARY_VERSION}"
+        )
+    try:
+        Scenario.of(written["world"])
+        return Config.of(written["config"])
+    except (KeyError, TypeError) as error:
+        raise RunError(
+            f"run: {folder / 'config.json'} is damaged ({type(error).__name__}: {error}); accepted: as gpf world train"
+            " wrote it"
+        ) from None
 
 
 def make_model(config: Config) -> WorldModel:
