@@ -183,12 +183,16 @@ def test_everything_by_command(config, tmp_path, capsys):
         assert f"world-model-{name}.png" in page
     capsys.readouterr()
     few = "--episodes 3 --rollouts 1 --horizon 2 --page page --json".split()
-    command(tmp_path, "world", "plan", "one", *few, "--beside", str(NAVIGATORS))
+    row = {"scenario": str(Path(config.data).parent / "near.json"), "agent": "somebody", "success": [0.5, 0.4, 0.6],
+           "mean_steps": None, "spl": [0.25, 0.75], "seeds": [0, 1]}  # fmt: skip
+    (tmp_path / "others.json").write_text(json.dumps({"rows": [row, {**row, "scenario": "paper", "agent": "nobody"}]}))
+    command(tmp_path, "world", "plan", "one", *few, "--beside", "others.json")
     plan = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert 0 < plan["p50_ms"] <= plan["p99_ms"]
     assert [one["episodes"] for one in plan["outcomes"].values()] == [3, 3, 3]
     page = (tmp_path / "page" / "planner.md").read_text()
-    assert "| policy gradient, memory | 99." in page
+    assert "| somebody | 50.00% [40.00%, 60.00%] | - | 0.500 | 2 |" in page
+    assert "nobody" not in page
     assert f"p99 {plan['p99_ms']:.1f} ms" in page
     command(tmp_path, "world", "dream", "one", "--epochs", "1", "--episodes", "3", "--json")
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["outcome"]["episodes"] == 3
@@ -203,6 +207,7 @@ def test_everything_by_command(config, tmp_path, capsys):
         (("evaluate", "run"), "gpf: run: run is not finished; accepted: after gpf world train --resume run"),
         (("train", "--resume", "run", "--steps", "5"), "gpf: resume: given beside settings of a new run"),
         (("plan", "run", "--beside", "none.json"), "gpf: beside: none.json cannot be read"),
+        (("plan", "run", "--beside", str(NAVIGATORS)), f"gpf: beside: {NAVIGATORS} has nobody in this world"),
         (("plan", "run", "--seed", "-1"), "gpf: seed: -1; accepted: 0 to"),
         (("dream", "run", "--epochs", "0"), "gpf: epochs: 0; accepted: at least 1"),
         (("data", "--steps", "0"), "gpf: steps: 0; accepted: at least 1"),

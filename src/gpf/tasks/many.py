@@ -129,14 +129,18 @@ class _Worker:
 
     def _started(self) -> "subprocess.Popen[str]":
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - as long as the process
-        return subprocess.Popen(
-            [sys.executable, "-m", "gpf.tasks.many", self._task],
-            stdin=subprocess.PIPE,  # closes when we end, however we end, and the run stops too
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            text=True,
-            start_new_session=True,
-        )
+        try:
+            return subprocess.Popen(
+                [sys.executable, "-m", "gpf.tasks.many", self._task],
+                stdin=subprocess.PIPE,  # closes when we end, however we end, and the run stops too
+                stdout=subprocess.PIPE,
+                stderr=self._errors,
+                text=True,
+                start_new_session=True,
+            )
+        except OSError:
+            self._errors.close()
+            raise
 
 
 def check_jobs(jobs: int) -> None:
