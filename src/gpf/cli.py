@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import os
-import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any, Literal
 
 import tyro
 
-from gpf.cli_world import World
+from gpf.cli_world import World, typed_command
 from gpf.navigation.config import Config
 
 # Heavy imports stand inside the commands, so that `gpf --help` answers at once.
@@ -406,11 +405,6 @@ class ShowScenario:
         from gpf.plume.scenario import Scenario
 
         print(Scenario.of(self.scenario).to_json())
-
-
-def typed_command() -> str:
-    """The command as it was typed."""
-    return shlex.join(["gpf", *sys.argv[1:]])
 
 
 def _check_writable(path: Path) -> None:

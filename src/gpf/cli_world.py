@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import shlex
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -148,7 +150,6 @@ class Evaluate:
 
     def __call__(self) -> None:
         """Measure, print, and write."""
-        from gpf.cli import typed_command
         from gpf.tasks.world_pages import evaluate_worlds
 
         if not self.runs:
@@ -198,7 +199,6 @@ class Plan:
 
     def __call__(self) -> None:
         """Time a planning step, evaluate, and print."""
-        from gpf.cli import typed_command
         from gpf.progress import episode_progress
         from gpf.tasks.world_pages import (
             baselines_of,
@@ -273,6 +273,11 @@ class Dream:
         ends = [share for share in curve if share is not None]
         if ends:
             print(f"imagined episodes that found the imagined source, last rollout: {ends[-1]:.1%}")
+
+
+def typed_command() -> str:
+    """The command as it was typed."""
+    return shlex.join(["gpf", *sys.argv[1:]])
 
 
 def _round_line(metrics: dict[str, Any]) -> str:

@@ -230,20 +230,28 @@ class Config:
         return max(1, round(values["steps"] / (values["lanes"] * values["horizon"])))
 
 
-def network_rules(config: Config) -> "Rules":
-    """The rules of a resolved configuration."""
+def rule_changes(typed: dict[str, str]) -> dict[str, Any]:
+    """Values of fields of `gpf.Rules`, as they were typed."""
     from gpf.network import Rules
 
-    if not config.gpf:
-        return Rules.fixed()
-    changes = {}
-    for name, text in config.rules.items():
+    changes: dict[str, Any] = {}
+    for name, text in typed.items():
         if name not in {spec.name for spec in dataclasses.fields(Rules)}:
             raise ValueError(f"rules: unknown field {name!r}; accepted: those of gpf.Rules")
         try:
             changes[name] = json.loads(f"0{text}" if text.startswith(".") else text)
         except json.JSONDecodeError:
             changes[name] = text  # a word
+    return changes
+
+
+def network_rules(config: Config) -> "Rules":
+    """The rules of a resolved configuration."""
+    from gpf.network import Rules
+
+    if not config.gpf:
+        return Rules.fixed()
+    changes = rule_changes(config.rules)
     defaults = {**RULES[config.learner], **OTHER_RULES.get((config.learner, vars(config)["observation"]), {})}
     if config.plan:
         defaults |= {"grow_patience": None, "prune_patience": None, "max_depth": None}

@@ -18,10 +18,9 @@ from gpf.world_model.batches import Windows
 from gpf.world_model.config import Config
 from gpf.world_model.imagination import estimate_coupling
 from gpf.world_model.model import next_token_loss, streams
-from gpf.world_model.sequences import PAD_CODE, Dataset, read_dataset
+from gpf.world_model.sequences import PAD_CODE, STREAMS, Dataset, read_dataset
 from gpf.world_model.trained import found_chances, load_network, make_model, read_run_config
 
-STREAMS = ("left", "right", "wind")
 STEPS_IN_A_ROUND = 100
 """Gradient steps of a round, which is GPF's epoch: then there are a validation, a line of metrics and a checkpoint."""
 VALIDATION_WINDOWS = 512

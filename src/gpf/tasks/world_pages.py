@@ -29,13 +29,13 @@ from gpf.world_model.measures import (
     DREAM_HISTORY,
     DREAM_STEPS,
     DREAMS,
-    STREAMS,
     baseline_cross_entropies,
     dream,
     measure,
     predict,
 )
 from gpf.world_model.planner import Planner, Scoring
+from gpf.world_model.sequences import STREAMS
 from gpf.world_model.trained import TrainedWorld, load_world, read_run_config
 
 CALIBRATED = 0.03

@@ -4,10 +4,11 @@ The command line reads this module before it knows what it will do, so heavy imp
 """
 
 import dataclasses
-import json
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from gpf.navigation.config import rule_changes
 
 if TYPE_CHECKING:
     from gpf.network import Rules
@@ -81,12 +82,4 @@ class Config:
 
         if not self.gpf:
             return Rules.fixed()
-        changes = {}
-        for name, text in self.rules.items():
-            if name not in {spec.name for spec in dataclasses.fields(Rules)}:
-                raise ValueError(f"rules: unknown field {name!r}; accepted: those of gpf.Rules")
-            try:
-                changes[name] = json.loads(text)
-            except json.JSONDecodeError:
-                changes[name] = text  # a word
-        return Rules(**{**RULES, **changes})
+        return Rules(**{**RULES, **rule_changes(self.rules)})

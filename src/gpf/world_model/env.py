@@ -66,7 +66,7 @@ class ImaginedPlumeVectorEnv(VectorEnv[NDArray[Any], NDArray[np.int64], NDArray[
         self.num_envs, self.observation, self.render_mode = num_envs, observation, render_mode
         if max_steps is not None and max_steps < 1:
             raise ValueError(f"max_steps: {max_steps}; accepted: at least 1, or None")
-        self.max_steps, self.upwind = max_steps or scenario.max_steps, upwind
+        self.max_steps = max_steps or scenario.max_steps
         rows = np.array([scenario.row()])
         if observation == "tokens":
             self.single_observation_space: spaces.Space = spaces.MultiDiscrete(list(OBSERVATION_SIZES))
@@ -77,6 +77,7 @@ class ImaginedPlumeVectorEnv(VectorEnv[NDArray[Any], NDArray[np.int64], NDArray[
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.single_action_space = spaces.Discrete(len(ACTIONS))
         self.action_space = batch_space(self.single_action_space, num_envs)
+        self._headway = upwind * self.world.headway
         self._seen = Reckoning(num_envs, scenario, SMELL)
         self._memory = Memory(np.repeat(rows, num_envs))
         self._onehot = np.zeros((num_envs, ONEHOT_SIZE), np.float32)
@@ -121,7 +122,7 @@ class ImaginedPlumeVectorEnv(VectorEnv[NDArray[Any], NDArray[np.int64], NDArray[
         chance = torch.rand(self.num_envs, generator=self._generator).numpy()
         found = (chance < self.world.found[codes]) & ~begun
         late = (self._ages >= self.max_steps) & ~found & ~begun
-        headway = self.upwind * self.world.headway[codes]
+        headway = self._headway[codes]
         rewards = np.where(begun, 0.0, TIME + headway + SUCCESS * found)
         self.ended = found | late
         return self._observe(), rewards, found, late, {"success": found, "_success": ~begun}

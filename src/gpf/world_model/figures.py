@@ -8,7 +8,8 @@ from matplotlib.figure import Figure
 
 from gpf.plume.scenario import LEVELS, OCTANTS
 from gpf.runs import read_log
-from gpf.world_model.measures import STREAMS, Dreams, Predicted, durations
+from gpf.world_model.measures import Dreams, Predicted, durations
+from gpf.world_model.sequences import STREAMS
 
 _REAL, _IMAGINED = "#2f5d8c", "#b07d1a"
 _EVENTS = {"grown": "#1e7a54", "pruned": "#b07d1a", "frozen": "#3b8ea5"}

@@ -10,7 +10,7 @@ from gpf.plume.tokens import OBSERVATION_SIZES
 from gpf.world_model.model import Cache, WorldModel, window
 from gpf.world_model.sequences import BOS_CODE, FIRST_ACTION, RESET_CODE
 
-_LEVELS, _RIGHTS, _WINDS = OBSERVATION_SIZES
+_, _RIGHTS, _WINDS = OBSERVATION_SIZES
 
 
 class Imagination:

@@ -13,10 +13,9 @@ from gpf.world_model.baselines import BASELINES, ORDER, predictions
 from gpf.world_model.batches import passages
 from gpf.world_model.imagination import imagine
 from gpf.world_model.model import WorldModel, streams
-from gpf.world_model.sequences import FIRST_ACTION, PAD_CODE, Dataset, observation_tokens
+from gpf.world_model.sequences import FIRST_ACTION, PAD_CODE, STREAMS, Dataset, observation_tokens
 from gpf.world_model.trained import TrainedWorld
 
-STREAMS = ("left", "right", "wind")
 BINS = 15
 """Of confidence, in the calibration error."""
 DREAM_STEPS, DREAM_HISTORY, DREAMS = 50, 32, 2000

@@ -17,7 +17,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpf.plume.scenario import ACTIONS, LEVELS, OCTANTS
-from gpf.plume.tokens import BOS, EOS, OBSERVATION_SIZES, PAD, RESET, SPECIAL_TOKENS, STATES, VOCABULARY_VERSION
+from gpf.plume.tokens import (
+    BOS,
+    EOS,
+    OBSERVATION_SIZES,
+    PAD,
+    RESET,
+    SPECIAL_TOKENS,
+    STATES,
+    VOCABULARY_VERSION,
+    state_index,
+)
 
 FIRST_ACTION = STATES
 """The code of action 0."""
@@ -25,6 +35,9 @@ FIRST_SPECIAL = STATES + len(ACTIONS)
 CODES = FIRST_SPECIAL + len(SPECIAL_TOKENS)
 """Number of codes."""
 PAD_CODE, BOS_CODE, EOS_CODE, RESET_CODE = (FIRST_SPECIAL + special for special in (PAD, BOS, EOS, RESET))
+
+STREAMS = ("left", "right", "wind")
+"""Of an observation's tokens."""
 
 Codes = NDArray[np.uint16]
 
@@ -42,10 +55,9 @@ class Episode:
 def observation_codes(tokens: NDArray[np.int64]) -> NDArray[np.int64]:
     """The codes of observations whose tokens lie in the last axis; refuses tokens that do not exist."""
     tokens = np.asarray(tokens)
-    for stream, (name, size) in enumerate(zip(("left", "right", "wind"), OBSERVATION_SIZES, strict=True)):
+    for stream, (name, size) in enumerate(zip(STREAMS, OBSERVATION_SIZES, strict=True)):
         _check_range(f"{name} token", tokens[..., stream], size)
-    codes: NDArray[np.int64] = (tokens[..., 0] * LEVELS + tokens[..., 1]) * OCTANTS + tokens[..., 2]
-    return codes
+    return state_index(tokens)
 
 
 def observation_tokens(codes: NDArray[Any]) -> NDArray[np.int64]:
