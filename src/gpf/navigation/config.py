@@ -97,7 +97,7 @@ class Config:
     gpf: bool = True
     """Whether the network grows, prunes and freezes."""
     rules: dict[str, str] = dataclasses.field(default_factory=dict)
-    """Changes to the learner's `gpf.Rules`, as FIELD VALUE pairs, for example `--rules max_depth 4 grow_trial null`."""
+    """Changes to the learner's `gpf.Rules`, as FIELD VALUE pairs, for example `--rules max_depth 4 grow_trial none`."""
     plan: tuple[str, ...] = ()
     """Growth and pruning at epochs of your choice in place of the rules', as EPOCH:grow and EPOCH:keep=SHARE, for
     example `--plan 2000:grow 2010:keep=0.479`; a share is of the weights of all layers but the newest."""
@@ -238,6 +238,9 @@ def rule_changes(typed: dict[str, str]) -> dict[str, Any]:
     for name, text in typed.items():
         if name not in {spec.name for spec in dataclasses.fields(Rules)}:
             raise ValueError(f"rules: unknown field {name!r}; accepted: those of gpf.Rules")
+        if text.lower() == "none":
+            changes[name] = None
+            continue
         try:
             changes[name] = json.loads(f"0{text}" if text.startswith(".") else text)
         except json.JSONDecodeError:

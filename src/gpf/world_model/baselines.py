@@ -119,5 +119,5 @@ BASELINES: dict[str, Baseline] = {
     "uniform": Uniform(),
     "marginal": NGram(0),
     "Markov, given the action": NGram(1),
-    f"{ORDER}-gram with back-off": NGram(ORDER),
+    **{f"{order}-gram with back-off": NGram(order) for order in range(2, ORDER + 1)},
 }

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from gpf.network import Rules
 
 RULES: dict[str, Any] = {
-    "warmup": 2, "grow_patience": 3, "grow_threshold": 0.02, "max_depth": 4,
-    "weight_threshold": 0.02, "belief_increment": 0.1, "prune_patience": 3, "belief_threshold": 0.35,
-    "saliency_threshold": 0.02, "freeze_patience": 8, "freeze_delta": 0.002,
+    "warmup": 2, "grow_patience": 2, "grow_threshold": 0.05, "max_depth": 4,
+    "weight_threshold": 0.02, "belief_increment": 0.1, "prune_patience": 4, "belief_threshold": 0.35,
+    "saliency_threshold": 0.01, "freeze_patience": 8, "freeze_delta": 0.002,
 }  # fmt: skip
 """Where the rules differ from `Rules()`; an epoch is a round, and the metric the validation's loss."""
 
