@@ -1,15 +1,11 @@
 """Data sets: read as they are, downloaded once, and whatever goes wrong said in one line."""
 
-import fcntl
 import gzip
 import hashlib
-import os
-import subprocess
 import sys
 import tarfile
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,20 +13,7 @@ import pytest
 from gpf import data
 from gpf.data import Source, fetch
 
-SHARED = Path(__file__).parent.parent.parent / "shared" / "data" / "unpack"
 CONTENT = bytes(range(256)) * 5000
-
-
-@pytest.fixture(scope="session")
-def real_data(tmp_path_factory):
-    """The folder of the real data sets: GPF_DATA, or what lies beside the project, or else what is downloaded."""
-    if "GPF_DATA" in os.environ or not SHARED.exists():
-        return data.data_folder()
-    folder = tmp_path_factory.getbasetemp().parent / "gpf-data"  # of all the workers together
-    with folder.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        subprocess.run([sys.executable, SHARED, folder], check=True, capture_output=True)
-    return folder
 
 
 @pytest.fixture
@@ -74,8 +57,7 @@ def source(url, content=CONTENT, path="some/thing.bin"):
     return Source(path, f"{url}/thing", hashlib.sha256(content).hexdigest())
 
 
-def test_cifar_10(real_data, monkeypatch):
-    monkeypatch.setenv("GPF_DATA", str(real_data))
+def test_cifar_10(with_data):
     (images, classes), (test_images, test_classes) = data.cifar10()
     assert images.shape == (50_000, 3072)
     assert images.dtype == np.uint8
@@ -86,8 +68,7 @@ def test_cifar_10(real_data, monkeypatch):
     assert means == pytest.approx([0.4914, 0.4822, 0.4465], abs=1e-4)  # as everybody reports them
 
 
-def test_mnist(real_data, monkeypatch):
-    monkeypatch.setenv("GPF_DATA", str(real_data))
+def test_mnist(with_data):
     (images, classes), (test_images, test_classes) = data.mnist()
     assert images.shape == (60_000, 784)
     assert test_images.shape == (10_000, 784)
@@ -96,8 +77,7 @@ def test_mnist(real_data, monkeypatch):
     assert images.mean() / 255 == pytest.approx(0.1307, abs=1e-4)
 
 
-def test_tinyshakespeare_and_its_tokens(real_data, monkeypatch):
-    monkeypatch.setenv("GPF_DATA", str(real_data))
+def test_tinyshakespeare_and_its_tokens(with_data):
     text = data.tinyshakespeare()
     assert len(text) == 1_115_394
     encoding = data.gpt2_encoding()

@@ -4,12 +4,14 @@ import dataclasses
 import json
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import tyro
 
+from gpf.cli_tasks import TASKS, Sample, run_task
 from gpf.cli_world import World, typed_command
 from gpf.navigation.config import Config
 
@@ -18,7 +20,11 @@ from gpf.navigation.config import Config
 
 @dataclass
 class Train:
-    """Train a navigator that finds the source of a smell; everything about it goes into one folder."""
+    """Train a navigator that finds the source of a smell; everything about it goes into one folder.
+
+    The paper's other tasks: gpf train cifar10, mspacman, mspacman-longer, shakespeare, permuted-mnist or regression,
+    each with --help of its own.
+    """
 
     config: tyro.conf.OmitArgPrefixes[Config] = dataclasses.field(default_factory=Config)
     run: Path | None = None
@@ -357,9 +363,10 @@ class Report:
     def __call__(self) -> None:
         """Write the report."""
         from gpf.runs import read_config
-        from gpf.tasks import report, world_pages
+        from gpf.tasks import report, variants, world_pages
 
-        kind = world_pages if read_config(self.run).get("task") == "world" else report
+        task = read_config(self.run).get("task")
+        kind: Any = {"world": world_pages, "plume": report}.get(str(task), variants)
         print(f"written: {kind.write_report(self.run)}")
 
 
@@ -471,24 +478,8 @@ def _print_result(result: dict[str, Any]) -> None:
 
 def main() -> None:
     """Run the command that the arguments name; a user's mistake ends in one line and exit code 2."""
-    command = tyro.extras.subcommand_cli_from_dict(
-        {
-            "train": Train,
-            "evaluate": Evaluate,
-            "compare": Compare,
-            "reproduce": Reproduce,
-            "continual": Continual,
-            "report": Report,
-            "spectra": Spectra,
-            "world": World,
-            "scenario": ShowScenario,
-            "compile": Compile,
-        },
-        prog="gpf",
-        description=__doc__,
-    )
     try:
-        command()
+        _command()()
         sys.stdout.flush()
     except BrokenPipeError:  # whoever read our output has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -499,3 +490,28 @@ def main() -> None:
     except KeyboardInterrupt as interruption:
         print(f"gpf: interrupted{f'; {interruption}' if str(interruption) else ''}", file=sys.stderr)
         sys.exit(130)
+
+
+def _command() -> Callable[[], None]:
+    """What the arguments ask for; `train` and `compare` are of navigators unless another task is named."""
+    match sys.argv[1:]:
+        case [("train" | "compare") as what, task, *arguments] if task in TASKS:
+            return lambda: run_task(what, task, arguments)
+    command: Callable[[], None] = tyro.extras.subcommand_cli_from_dict(
+        {
+            "train": Train,
+            "evaluate": Evaluate,
+            "compare": Compare,
+            "reproduce": Reproduce,
+            "continual": Continual,
+            "report": Report,
+            "spectra": Spectra,
+            "sample": Sample,
+            "world": World,
+            "scenario": ShowScenario,
+            "compile": Compile,
+        },
+        prog="gpf",
+        description=__doc__,
+    )
+    return command

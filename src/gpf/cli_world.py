@@ -4,6 +4,7 @@ import dataclasses
 import json
 import shlex
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -242,37 +243,76 @@ class Plan:
 
 @dataclass
 class Dream:
-    """Train a navigator in imagination only, and let it loose in the plume, over held-out episodes."""
+    """Train navigators in imagination only, and let them loose in the plume, over held-out episodes."""
 
     run: tyro.conf.Positional[Path]
     """Folder of a run that gpf world train made."""
     epochs: int = 150
     """Rollouts to learn from: 128 lanes of 64 imagined steps each."""
+    seeds: int = 1
+    """How many navigators."""
     seed: int = 0
-    """Of the navigator's first weights and of what is imagined."""
+    """Of the first navigator's weights and of what is imagined; also which block of held-out episodes."""
     episodes: int = 2000
     """Number of held-out episodes."""
+    navigator: Path | None = None
+    """A run of gpf train, whose navigator learnt in the plume: it is let loose too, and sees the same tokens."""
+    page: Path | None = None
+    """Folder of a page with the table; None for none."""
+    name: str = "dream-navigators"
+    """Of the page."""
     json: bool = False
     """Print one JSON object on the last line in place of the table."""
 
     def __call__(self) -> None:
         """Learn, evaluate, and print."""
-        from gpf.tasks.world_pages import check_held_out, held_out, imagined_navigator, outcome_table
+        from gpf.progress import steps_progress
+        from gpf.tasks.world_pages import (
+            baselines_of,
+            check_held_out,
+            held_out,
+            imagined_navigator,
+            make_follow,
+            outcome_table,
+            write_dream_page,
+        )
         from gpf.world_model.trained import load_world
 
-        if self.epochs < 1:
-            raise ValueError(f"epochs: {self.epochs}; accepted: at least 1")
-        check_held_out(self.episodes, self.seed)
+        for name in ("epochs", "seeds"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}: {getattr(self, name)}; accepted: at least 1")
+        check_held_out(self.episodes, self.seed + self.seeds - 1)
         world = load_world(self.run)
-        navigator, curve = imagined_navigator(world, self.epochs, self.seed)
-        outcome = held_out(navigator, world.scenario, self.episodes, self.seed).summary()
+        learnt = None if self.navigator is None else make_follow(str(self.navigator), world.scenario)
+        outcomes, curves = {}, []
+        with steps_progress(f"in imagination, {self.run}", self.seeds * self.epochs) as progress:
+            for n in range(self.seeds):
+                seed, before = self.seed + n, n * self.epochs
+                navigator, curve = imagined_navigator(world, self.epochs, seed, _after(progress, before))
+                curves.append(curve)
+                outcome = held_out(navigator, world.scenario, self.episodes, seed).summary()
+                outcomes[f"learnt in imagination only, seed {seed}"] = outcome
+        if learnt is not None:
+            told = held_out(learnt, world.scenario, self.episodes, self.seed).summary()
+            outcomes["learnt in the plume, sees the same tokens"] = told
+        for name, policy in baselines_of(world.scenario).items():
+            outcomes[name] = held_out(policy, world.scenario, self.episodes, self.seed).summary()
+        if self.page is not None:
+            path = write_dream_page(outcomes, curves, self.page, self.name, typed_command())
         if self.json:
-            print(json.dumps({"run": str(self.run), "imagined_success": curve, "outcome": outcome}))
+            print(json.dumps({"run": str(self.run), "imagined_success": curves, "outcomes": outcomes}))
             return
-        print(outcome_table({"learnt in imagination only": outcome}))
-        ends = [share for share in curve if share is not None]
-        if ends:
-            print(f"imagined episodes that found the imagined source, last rollout: {ends[-1]:.1%}")
+        print(outcome_table(outcomes))
+        for n, curve in enumerate(curves):
+            if ends := [share for share in curve if share is not None]:
+                print(f"seed {self.seed + n}: {ends[-1]:.1%} of the last imagined episodes found an imagined source")
+        if self.page is not None:
+            print(f"written: {path}")
+
+
+def _after(progress: Callable[[int], None], before: int) -> Callable[[int], None]:
+    """Progress of a part of something, of which so much is done."""
+    return lambda done: progress(before + done)
 
 
 def typed_command() -> str:

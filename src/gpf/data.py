@@ -220,7 +220,7 @@ def _idx(path: Path, source: Source) -> NDArray[np.uint8]:
         raise ValueError(f"data: {path} is damaged; accepted: the true file, or none, for it to be downloaded")
     with gzip.open(path) as file:
         held = file.read()
-    return np.frombuffer(held, np.uint8, offset=4 + 4 * held[3])
+    return np.frombuffer(bytearray(held), np.uint8, offset=4 + 4 * held[3])  # that may be written to, as torch wants
 
 
 def _reason(error: Exception) -> str:

@@ -737,6 +737,19 @@ def test_copies_of_the_model_do_not_disturb_the_original():
     assert net.layers[0].activations == 1
 
 
+def test_activations_are_gathered_only_where_something_is_learnt():
+    net, x, _ = small(rules=gpf.Rules(activation_threshold=0.1))
+    net.model.train()
+    for without in (torch.no_grad, torch.inference_mode):
+        with without():
+            net.model(x)
+    assert net.layers[0].activations == 0
+    net.model(x)
+    net.model(x)
+    assert net.layers[0].activations == 2
+    assert not net.layers[0].activation.requires_grad  # or all that was computed in an epoch would stay in memory
+
+
 def test_frozen_batch_normalisation_keeps_its_statistics():
     def block(depth):
         return nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.ReLU())

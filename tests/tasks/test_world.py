@@ -194,8 +194,14 @@ def test_everything_by_command(config, tmp_path, capsys):
     assert "| somebody | 50.00% [40.00%, 60.00%] | - | 0.500 | 2 |" in page
     assert "nobody" not in page
     assert f"p99 {plan['p99_ms']:.1f} ms" in page
-    command(tmp_path, "world", "dream", "one", "--epochs", "1", "--episodes", "3", "--json")
-    assert json.loads(capsys.readouterr().out.splitlines()[-1])["outcome"]["episodes"] == 3
+    few = ("--epochs", "1", "--episodes", "3")
+    command(tmp_path, "world", "dream", "one", *few, "--seeds", "2", "--page", "page", "--json")
+    dreamt = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert [one["episodes"] for one in dreamt["outcomes"].values()] == [3] * 4
+    assert len(dreamt["imagined_success"]) == 2
+    page = (tmp_path / "page" / "dream-navigators.md").read_text()
+    for name in dreamt["outcomes"]:
+        assert f"\n| {name} |" in page
 
 
 @pytest.mark.parametrize(

@@ -174,8 +174,8 @@ class Layer:
         if not block.training:
             return
         out = output[0] if isinstance(output, tuple) else output
-        if not isinstance(out, Tensor):
-            return
+        if not isinstance(out, Tensor) or not out.requires_grad:
+            return  # it is not learning: it acts, or is looked at
         # Convolutions put units second, (batch, channels, ...); everything else puts them last.
         unit = 1 if self.weights[-1].parameter.dim() > 2 else out.dim() - 1
         mean = out.abs().mean(dim=[d for d in range(out.dim()) if d != unit])

@@ -3,23 +3,23 @@
 import dataclasses
 import math
 import shlex
-import time
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from torch import nn
 
-import gpf
 from gpf.plume.tokens import STATES, VOCABULARY_VERSION
 from gpf.runs import Run, RunError, read_config, read_log, write_json
 from gpf.tasks.loop import Report, train_to_the_end, versions
+from gpf.tasks.rounds import NetworkTraining, gradient_flops
 from gpf.world_model.batches import Windows
 from gpf.world_model.config import Config
 from gpf.world_model.imagination import estimate_coupling
-from gpf.world_model.model import next_token_loss, streams
+from gpf.world_model.model import WorldModel, next_token_loss, streams
 from gpf.world_model.sequences import PAD_CODE, STREAMS, Dataset, read_dataset
-from gpf.world_model.trained import found_chances, load_network, make_model, read_run_config
+from gpf.world_model.trained import found_chances, make_model, read_run_config
 
 STEPS_IN_A_ROUND = 100
 """Gradient steps of a round, which is GPF's epoch: then there are a validation, a line of metrics and a checkpoint."""
@@ -33,33 +33,28 @@ def three_parts(dataset: Dataset) -> tuple[Dataset, Dataset, Dataset]:
     return train, validation, test
 
 
-class Training:
-    """A run in the making. What is not in the network or in `progress` does not outlive a round."""
+class Training(NetworkTraining):
+    """A round is a hundred gradient steps; the rules look at the loss on some windows of held-out sequences."""
+
+    stack: ClassVar[str] = "blocks"
+    config: Config
 
     def __init__(self, run: Run) -> None:
-        self.run = run
-        self.config = read_run_config(run.folder)
-        learnt, validation, _ = three_parts(checked_data(run.folder, self.config))
-        self._windows = Windows(learnt, self.config.context)
-        self._validation = Windows(validation, self.config.context).draw(VALIDATION_WINDOWS, (0, 1))
+        config = read_run_config(run.folder)
+        learnt, validation, _ = three_parts(checked_data(run.folder, config))
+        self._windows = Windows(learnt, config.context)
+        self._validation = Windows(validation, config.context).draw(VALIDATION_WINDOWS, (0, 1))
         self._found = torch.from_numpy(found_chances(learnt))
-        self.progress: dict[str, Any] = {
-            "round": 0, "step": 0, "seconds": 0.0, "best": None, "since_best": 0, "flops": 0.0,
-        }  # fmt: skip
-        last = run.checkpoint("last")
-        if (last / "manifest.json").exists():
-            self.net = load_network(last, self.config, restore_random=True)
-            self.progress = dict(self.net.extra["progress"])
-        elif any(line["round"] > 1 for line in read_log(run.folder, "metrics")):
-            raise RunError(f"run: {last} is missing; accepted: a run with its last checkpoint")
-        else:
-            torch.manual_seed(self.config.seed)
-            model = make_model(self.config)
-            optimizer = torch.optim.AdamW(
-                model.parameters(), lr=self.config.learning_rate, weight_decay=self.config.weight_decay, fused=True
-            )
-            self.net = gpf.attach(model, optimizer, stack="blocks", rules=self.config.network_rules())
-        run.drop_after(self.progress["round"])
+        super().__init__(run, config)
+
+    def build(self) -> WorldModel:
+        """The model as it is before it learns."""
+        return make_model(self.config)
+
+    def make_optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
+        """AdamW."""
+        rate, decay = self.config.learning_rate, self.config.weight_decay
+        return torch.optim.AdamW(model.parameters(), lr=rate, weight_decay=decay, fused=True)
 
     @property
     def over(self) -> bool:
@@ -67,10 +62,9 @@ class Training:
         now = self.progress
         return bool(now["step"] >= self.config.steps or now["since_best"] >= self.config.patience)
 
-    def round(self) -> dict[str, Any]:
-        """Learn for one round, write its lines and its checkpoint, and return its metrics."""
-        config, now, started = self.config, self.progress, time.perf_counter()
-        model, optimizer = self.net.model, self.net.optimizer
+    def learn(self) -> tuple[float, dict[str, Any]]:
+        """A hundred gradient steps on windows from anywhere in the sequences."""
+        config, now, model, optimizer = self.config, self.progress, self.net.model, self.net.optimizer
         losses = []
         model.train()
         for _ in range(min(STEPS_IN_A_ROUND, config.steps - now["step"])):
@@ -85,40 +79,15 @@ class Training:
             optimizer.step()
             losses.append(loss.detach())
             now["step"] += 1
-            now["flops"] += self._flops()
-        now["round"] += 1
+        blocks = [12 * config.width**2] * self.net.depth
+        a_code = gradient_flops(blocks, self.net.frozen, below=True)
+        now["flops"] += len(losses) * config.batch * (2 * config.context + 1) * a_code
         validation = self._validate()
-        total = sum(validation)
-        if not math.isfinite(total):
-            raise RuntimeError(
-                f"learning_rate: {config.learning_rate}; the loss is no number any more after {now['step']} steps;"
-                " accepted: a lower one"
-            )
-        is_best = now["best"] is None or total < now["best"]
-        now["best"], now["since_best"] = (total, 0) if is_best else (now["best"], now["since_best"] + 1)
-        shape = self.net.shape()
-        about = self._about()
-        if is_best:
-            self.net.save(self.run.checkpoint("best"), optimizer=False, extra=about)
-        events = self.net.end_epoch(total)
-        now["seconds"] += time.perf_counter() - started
-        metrics = {
-            **{name: now[name] for name in ("round", "step", "seconds", "flops")},
-            "loss": torch.stack(losses).mean(0).tolist(),
-            "validation": validation,
-            "depth": shape.depth,
-            "density": shape.density,
-            "frozen": list(shape.frozen),
-            "parameters": self.parameters(),
-        }
-        self.run.append("metrics", [metrics])
-        self.run.append("events", [{"round": now["round"], "step": now["step"], **e.to_json()} for e in events])
-        self.net.save(self.run.checkpoint("last"), extra={**about, "progress": now})
-        return metrics
+        return sum(validation), {"loss": torch.stack(losses).mean(0).tolist(), "validation": validation}
 
-    def parameters(self) -> int:
-        """Weights and biases of the whole model that are not pruned."""
-        return sum(p.numel() for p in self.net.model.parameters()) - self.net.shape().pruned
+    def extra(self) -> dict[str, Any]:
+        """What the data taught beside the network."""
+        return {"found": self._found, "coupling": self._coupling()}
 
     def _rate(self) -> float:
         config, step = self.config, self.progress["step"]
@@ -126,13 +95,6 @@ class Training:
         return (
             config.learning_rate * min(1.0, (step + 1) / 100) * (0.05 + 0.95 * 0.5 * (1.0 + math.cos(math.pi * share)))
         )
-
-    def _flops(self) -> float:
-        """Of a gradient step: two a weight and code forwards, four backwards, where something learns."""
-        shape = self.net.shape()
-        learning = shape.depth - len(shape.frozen)
-        each = 12 * self.config.width**2
-        return self.config.batch * (2 * self.config.context + 1) * each * (2.0 * shape.depth + 4.0 * learning)
 
     @torch.inference_mode()
     def _validate(self) -> list[float]:
@@ -143,10 +105,6 @@ class Training:
             totals += losses.double() * int(predicted)
             count += int(predicted)
         return (totals / count).tolist()
-
-    def _about(self) -> dict[str, Any]:
-        """What a checkpoint says beside the network."""
-        return {"progress": self.progress, "found": self._found, "coupling": self._coupling()}
 
     @torch.inference_mode()
     def _coupling(self) -> float:

@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -294,9 +294,11 @@ def baselines_of(scenario: Scenario) -> dict[str, Policy]:
     }
 
 
-def imagined_navigator(world: TrainedWorld, epochs: int, seed: int) -> tuple[Tokenized, list[float | None]]:
+def imagined_navigator(
+    world: TrainedWorld, epochs: int, seed: int, progress: Callable[[int], None] = lambda epochs: None
+) -> tuple[Tokenized, list[float | None]]:
     """A navigator that has learnt in imagination only; it sees tokens only."""
-    model, curve = learn_in_imagination(world, epochs, seed)
+    model, curve = learn_in_imagination(world, epochs, seed, progress=progress)
     policy = NetworkPolicy(FlatNetwork(model), "memory", "sampled", world.scenario)
     return Tokenized(policy, world.scenario, SMELL), curve
 
@@ -345,6 +347,27 @@ def write_planner_page(
     sections.append(f"Made by `{command}`.")
     page.mkdir(parents=True, exist_ok=True)
     replace_text(page / f"{name}.json", json.dumps({"outcomes": outcomes, "about": about}) + "\n")
+    replace_text(page / f"{name}.md", "\n\n".join(sections) + "\n")
+    return page / f"{name}.md"
+
+
+def write_dream_page(
+    outcomes: dict[str, dict[str, Any]], curves: list[list[float | None]], page: Path, name: str, command: str
+) -> Path:
+    """A page of navigators that have learnt in imagination; returns where it is."""
+    latest = [[share for share in curve if share is not None][-10:] for curve in curves]
+    imagined = ", ".join(f"{np.mean(some):.1%}" for some in latest if some)
+    sections = [
+        "# Navigators that learnt in imagination only",
+        "PPO in lanes that the world model makes up, from the first weights on; then let loose in the plume, in"
+        " episodes that nothing was learnt or chosen on. All but the last row see tokens only.",
+        outcome_table(outcomes),
+        f"Of the imagined episodes that ended in the last ten rollouts of learning, {imagined or 'none'} found an"
+        " imagined source, seed by seed.",
+        f"Made by `{command}`.",
+    ]
+    page.mkdir(parents=True, exist_ok=True)
+    replace_text(page / f"{name}.json", json.dumps({"outcomes": outcomes, "imagined_success": curves}) + "\n")
     replace_text(page / f"{name}.md", "\n\n".join(sections) + "\n")
     return page / f"{name}.md"
 

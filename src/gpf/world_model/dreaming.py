@@ -1,6 +1,6 @@
 """A navigator that learns in imagination only: the same PPO, in lanes that the world model makes up."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -75,7 +75,13 @@ class ImaginedRollouts:
 
 
 def learn_in_imagination(
-    world: TrainedWorld, epochs: int, seed: int = 0, lanes: int = 128, horizon: int = 64, max_steps: int | None = None
+    world: TrainedWorld,
+    epochs: int,
+    seed: int = 0,
+    lanes: int = 128,
+    horizon: int = 64,
+    max_steps: int | None = None,
+    progress: Callable[[int], None] = lambda epochs: None,
 ) -> tuple[MLP, list[float | None]]:
     """A navigator with memory that never met the plume; and by epoch the share of episodes that found a source."""
     torch.manual_seed(seed)
@@ -90,4 +96,5 @@ def learn_in_imagination(
     for epoch in range(epochs):
         episodes = learner.epoch(epoch / epochs)
         curve.append(float(episodes.success.mean()) if len(episodes.success) else None)
+        progress(epoch + 1)
     return model, curve

@@ -89,7 +89,7 @@ def make_model(config: Config) -> WorldModel:
     return WorldModel(config.width, config.heads, config.depth, config.context)
 
 
-def load_network(folder: Path, config: Config, restore_random: bool = False) -> GrowPruneFreeze:
+def load_network(folder: Path, config: Config) -> GrowPruneFreeze:
     """The network of a checkpoint."""
-    with torch.random.fork_rng(enabled=not restore_random):  # what is built draws random weights, to be replaced
-        return gpf.load(folder, build=lambda: make_model(config), restore_random=restore_random)
+    with torch.random.fork_rng():  # what is built draws random weights, to be replaced
+        return gpf.load(folder, build=lambda: make_model(config), restore_random=False)

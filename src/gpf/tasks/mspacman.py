@@ -1,0 +1,251 @@
+"""Ms Pac-Man by Expected SARSA, fully connected: four layers from the start, or one that grows to four."""
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional
+
+from gpf.network import MLP, GrowPruneFreeze, Rules
+from gpf.runs import Run, read_log
+from gpf.tasks.loop import Report
+from gpf.tasks.rounds import NetworkTraining, TwoVariants, gradient_flops, load_network, read_task_config, train_run
+from gpf.tasks.rounds import create_run as create_run
+from gpf.tasks.rounds import same_run as same_run
+
+SIDE, ACTIONS = 32, 9
+INPUTS = SIDE * SIDE * 3
+FRAMES_IN_A_STEP = 4
+VALIDATION, TEST = 700_000_000, 1_400_000_000
+"""First seeds of episodes that are played to decide on, and to report."""
+EXPLORING = 0.05
+"""Share of random actions in those."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(TwoVariants):
+    """What network to let play Ms Pac-Man, and how; the values are the paper's."""
+
+    TASK: ClassVar[str] = "mspacman"
+
+    layers: int = 4
+    """Hidden layers: of the baseline from the start, of the other at most."""
+    width: int = 128
+    """Units of each."""
+    layer_norm: bool = False
+    """Whether the first of them is normalised."""
+    epochs: int = 30
+    """In each, all lanes begin a game anew."""
+    steps: int = 150
+    """Of an epoch, in each lane, and of a game at most; a step is four frames."""
+    lanes: int = 1
+    """Games at the same time."""
+    batch: int = 16
+    """Transitions in a gradient step, drawn from those of the epoch; there is one after each step of all lanes."""
+    learning_rate: float = 1e-3
+    discount: float = 0.99
+    exploration: float = 1.0
+    """Share of random actions at first."""
+    exploration_decay: float = 0.995
+    """By which it falls with each step of all lanes."""
+    least_exploration: float = 0.01
+    reward_scale: float = 0.1
+    """Of the points of the game, for the network: a pellet is 10."""
+    games: int = 8
+    """Played after each epoch, for the rules to look at, and as many times four at the end, to report."""
+
+    @property
+    def length(self) -> tuple[int, str]:
+        """How long a run is."""
+        return self.epochs, "round"
+
+    def find_data(self) -> None:
+        """The game."""
+        Games(1, 1)
+
+    def own_rules(self) -> Rules:
+        """The paper's values; the metric is the mean reward of the games that are played after an epoch."""
+        return Rules.classifier(max_depth=self.layers, mode="max", batch_decay=0.0)
+
+
+LONGER: dict[str, Any] = {
+    "epochs": 60, "steps": 600, "lanes": 16, "batch": 128, "learning_rate": 3e-4, "layer_norm": True,
+    "exploration_decay": 0.9995, "least_exploration": 0.05,
+}  # fmt: skip
+"""A setting that learns: what it changes."""
+
+
+class Training(NetworkTraining):
+    """A round is an epoch; the rules look at the mean reward of games that are not learnt from."""
+
+    config: Config
+
+    def __init__(self, run: Run) -> None:
+        config = read_task_config(run.folder, Config)
+        self._memory = np.empty((config.steps + 1, config.lanes, INPUTS), np.uint8)
+        super().__init__(run, config)
+        self._games = Games(config.lanes, config.steps)
+        self._validation = Games(config.games, config.steps)
+
+    def build(self) -> MLP:
+        """The network as it is before it learns."""
+        return make_model(self.config)
+
+    def make_optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
+        """Adam."""
+        return torch.optim.Adam(model.parameters(), lr=self.config.learning_rate, fused=True)
+
+    @property
+    def over(self) -> bool:
+        """Whether all epochs are over."""
+        return bool(self.progress["round"] >= self.config.epochs)
+
+    def learn(self) -> tuple[float, dict[str, Any]]:
+        """Play an epoch, and learn after each step from what has been played in it."""
+        config, now, model = self.config, self.progress, self.net.model
+        random = np.random.default_rng((config.seed, now["round"]))
+        memory, lanes = self._memory, config.lanes
+        done: NDArray[np.int64] = np.empty((config.steps, lanes), np.int64)
+        rewards, over = np.zeros((config.steps, lanes), np.float32), np.zeros((config.steps, lanes), np.bool_)
+        usable = np.zeros((config.steps, lanes), np.bool_)
+        games, played = self._games, list[float]()
+        memory[0] = games.begin(_seed(config.seed, now["round"], 0))
+        points, starting = np.zeros(lanes), np.zeros(lanes, np.bool_)
+        total, count = 0.0, 0
+        model.train()
+        for step in range(config.steps):
+            explore = max(config.least_exploration, config.exploration * config.exploration_decay ** now["step"])
+            done[step] = choose(model, memory[step], explore, random)
+            memory[step + 1], gained, over[step], ended = games.step(done[step])
+            rewards[step], usable[step] = gained * config.reward_scale, ~starting  # the step in which a game begins
+            points += gained
+            played += points[ended].tolist()
+            points[ended], starting = 0.0, ended
+            places = np.flatnonzero(usable[: step + 1].ravel())
+            chosen = random.choice(places, config.batch)
+            at, lane = np.divmod(chosen, lanes)
+            loss = self._learn_from(
+                memory[at, lane], done[at, lane], rewards[at, lane], over[at, lane], memory[at + 1, lane], explore
+            )
+            total, count = total + loss, count + 1
+            now["step"] += 1
+        layers = [weight.numel() for _, weight in model.named_parameters() if weight.dim() > 1]
+        now["flops"] += count * config.batch * gradient_flops(layers, self.net.frozen)
+        scores = self._validation.play(model, _seed(config.seed, now["round"], VALIDATION), config.games)
+        return float(np.mean(scores)), {
+            "loss": total / count, "exploration": explore, "played": played, "validation": scores,
+        }  # fmt: skip
+
+    def _learn_from(
+        self, seen: NDArray[np.uint8], done: NDArray[np.int64], rewards: NDArray[np.float32], over: NDArray[np.bool_],
+        then: NDArray[np.uint8], explore: float,
+    ) -> float:  # fmt: skip
+        """One gradient step on the squared error of Expected SARSA; returns it."""
+        model, optimizer = self.net.model, self.net.optimizer
+        with torch.no_grad():
+            values = model(scaled(then))
+            expected = (1.0 - explore) * values.max(1).values + explore * values.mean(1)
+            going_on = torch.from_numpy(~over).float()
+            targets = torch.from_numpy(rewards) + self.config.discount * going_on * expected
+        loss = functional.mse_loss(model(scaled(seen)).gather(1, torch.from_numpy(done)[:, None])[:, 0], targets)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return float(loss.detach())
+
+
+class Games:
+    """Several games of `ALE/MsPacman-v5` at once, of small colour frames."""
+
+    def __init__(self, lanes: int, steps: int) -> None:
+        try:
+            from ale_py.vector_env import AtariVectorEnv
+        except ImportError:
+            raise ValueError("ale-py: it is not installed; accepted: after pip install 'gpf-networks[atari]'") from None
+        self.lanes = lanes
+        self._env = AtariVectorEnv(
+            "ms_pacman", lanes, num_threads=1, max_num_frames_per_episode=steps * FRAMES_IN_A_STEP,
+            repeat_action_probability=0.25, img_height=SIDE, img_width=SIDE, grayscale=False, stack_num=1,
+            frameskip=FRAMES_IN_A_STEP, maxpool=False, noop_max=0, reward_clipping=False, use_fire_reset=False,
+        )  # fmt: skip
+
+    def begin(self, seed: int) -> NDArray[np.uint8]:
+        """Begin all games anew; returns their frames, (lanes, 3072)."""
+        frames, _ = self._env.reset(seed=seed)
+        return np.asarray(frames).reshape(self.lanes, INPUTS)
+
+    def step(
+        self, actions: NDArray[np.int64]
+    ) -> tuple[NDArray[np.uint8], NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_]]:
+        """A step of all games: frames, points, which were lost, and which ended; those begin anew in the next."""
+        frames, points, lost, cut, _ = self._env.step(actions)
+        return (
+            np.asarray(frames).reshape(self.lanes, INPUTS), np.asarray(points, np.float64), np.asarray(lost),
+            np.asarray(lost) | np.asarray(cut),
+        )  # fmt: skip
+
+    def play(self, model: nn.Module, seed: int, games: int) -> list[float]:
+        """The points of so many games, the first in each lane, of the best actions but for a few random ones."""
+        scores: list[float] = []
+        for first in range(0, games, self.lanes):
+            random = np.random.default_rng(seed + first)
+            frames = self.begin(seed + first)
+            points, ended = np.zeros(self.lanes), np.zeros(self.lanes, np.bool_)
+            while not ended.all():
+                frames, gained, _, over = self.step(choose(model, frames, EXPLORING, random))
+                points += np.where(ended, 0.0, gained)
+                ended |= over
+            scores += points.tolist()
+        return scores[:games]
+
+
+def scaled(frames: NDArray[np.uint8]) -> Tensor:
+    """Bytes as numbers from 0 to 1."""
+    return torch.from_numpy(frames).float() / 255.0
+
+
+@torch.inference_mode()
+def choose(
+    model: nn.Module, frames: NDArray[np.uint8], explore: float, random: np.random.Generator
+) -> NDArray[np.int64]:
+    """The action of the greatest value, or any."""
+    best: NDArray[np.int64] = model(scaled(frames)).argmax(1).numpy()
+    anything = random.random(len(frames)) < explore
+    return np.where(anything, random.integers(ACTIONS, size=len(frames)), best)
+
+
+def _seed(seed: int, epoch: int, part: int) -> int:
+    """Of the games of an epoch; no two runs and no two parts share one."""
+    return part + 100_000 * seed + 100 * epoch
+
+
+def make_model(config: Config) -> MLP:
+    """The network as it is before it learns."""
+    return MLP(INPUTS, config.width, ACTIONS, config.layers if config.baseline else 1, config.layer_norm)
+
+
+def load(folder: Path, checkpoint: str = "last") -> GrowPruneFreeze:
+    """The network of a run."""
+    return load_network(folder, partial(make_model, read_task_config(folder, Config)), checkpoint)
+
+
+def train(run: Run, threads: int | None = None, report: Report = lambda metrics: None) -> dict[str, Any]:
+    """Train to the end, from wherever the run is; returns, and writes, its result."""
+    return train_run(run, lambda: Training(run), partial(finish, run.folder), report)
+
+
+def finish(folder: Path) -> dict[str, Any]:
+    """What a run amounts to: points of games that nothing was decided on, of its last checkpoint."""
+    config = read_task_config(folder, Config)
+    scores = Games(config.games, config.steps).play(load(folder).model, _seed(config.seed, 0, TEST), 4 * config.games)
+    lines = read_log(folder, "metrics")
+    return {
+        "test": scores,
+        "reward": float(np.mean(scores)),
+        "validation": [float(np.mean(line["validation"])) for line in lines],
+    }

@@ -1,0 +1,148 @@
+"""What the tasks beside the plume share: a killed run ends as if it had not been; what is counted is counted right."""
+
+import dataclasses
+import json
+import shutil
+
+import pytest
+import torch
+
+from gpf.runs import Run, RunError, read_log
+from gpf.tasks import cifar10, drifting, mspacman, shakespeare
+from gpf.tasks.rounds import create_run, gradient_flops, read_task_config, same_run
+
+pytestmark = pytest.mark.usefixtures("one_torch_thread", "with_data")
+
+BUSY = {
+    "warmup": "0", "grow_patience": "1", "grow_threshold": "100", "prune_patience": "1", "saliency_threshold": "0.01",
+    "belief_threshold": "2",
+}  # fmt: skip
+"""Rules under which something happens in every round."""
+TINY = {
+    "cifar10": (cifar10, cifar10.Config(width=16, layers=3, epochs=4, images=300, rules=BUSY)),
+    "baseline": (cifar10, cifar10.Config(width=16, layers=3, epochs=2, images=300, baseline=True)),
+    "mspacman": (mspacman, mspacman.Config(width=8, layers=3, epochs=3, steps=30, lanes=2, games=2, rules=BUSY)),
+    "shakespeare": (
+        shakespeare,
+        shakespeare.Config(width=8, heads=2, context=8, layers=3, batch=2, steps=6, rules=BUSY),
+    ),
+    "backprop": (drifting, drifting.Config(method="backprop", tasks=2, samples=320)),
+    "continual-backprop": (drifting, drifting.Config(method="continual-backprop", tasks=2, samples=2400)),
+    "l2-init": (drifting, drifting.Config(method="l2-init", tasks=2, samples=320)),
+    "gpf": (drifting, drifting.Config(method="gpf", tasks=2, samples=4800)),
+    "regression": (drifting, drifting.Config(problem="regression", method="gpf", tasks=3, samples=320)),
+}
+
+
+@pytest.fixture(autouse=True)
+def short_rounds(monkeypatch):
+    monkeypatch.setattr(shakespeare, "STEPS_IN_A_ROUND", 2)
+    monkeypatch.setattr(shakespeare, "VALIDATION_WINDOWS", 4)
+    monkeypatch.setitem(drifting.STRENGTHS["permuted-mnist"], "continual-backprop", 0.01)
+
+
+def lines(folder):
+    """Everything that was written, but for how long it took."""
+    return [
+        [{key: value for key, value in line.items() if key != "seconds"} for line in read_log(folder, log)]
+        for log in ("metrics", "events")
+    ]
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_a_run_that_was_killed_after_any_round_ends_as_if_it_had_not_been(name, tmp_path):
+    module, config = TINY[name]
+    whole = create_run(tmp_path / "whole", config)
+    result = module.train(whole)
+    killed = create_run(tmp_path / "killed", config)
+    while not (training := module.Training(killed)).over:  # a process of its own for every round
+        training.round()
+    assert lines(tmp_path / "killed") == lines(tmp_path / "whole")
+    again = module.train(killed)
+    same = {"run", "seconds"}
+    assert {k: v for k, v in again.items() if k not in same} == {k: v for k, v in result.items() if k not in same}
+
+
+@pytest.mark.parametrize("name", ["cifar10", "mspacman", "shakespeare"])
+def test_the_baseline_has_all_layers_from_the_start_and_the_other_grows_to_them(name, tmp_path):
+    module, config = TINY[name]
+    for baseline, depths in ((True, [3] * 9), (False, [1, 1, 2, 3])):
+        config = dataclasses.replace(config, baseline=baseline)
+        training = module.Training(create_run(tmp_path / str(baseline), config))
+        seen = []
+        while not training.over:
+            seen.append(training.round()["depth"])
+        assert seen == depths[: len(seen)]
+        kinds = {event["kind"] for event in read_log(tmp_path / str(baseline), "events")}
+        assert kinds == (set() if baseline else kinds)
+        assert ("grown" in kinds) is not baseline
+
+
+def test_a_folder_of_another_run_is_refused(tmp_path):
+    config = cifar10.Config(images=10)
+    create_run(tmp_path / "run", config).close()
+    assert same_run(tmp_path / "run", config)
+    assert not same_run(tmp_path / "run", dataclasses.replace(config, seed=1))
+    assert not same_run(tmp_path / "run", dataclasses.replace(config, rules={"warmup": "1"}))
+    with pytest.raises(RunError, match=r"of task 'cifar10'; accepted: one of gpf train mspacman$"):
+        read_task_config(tmp_path / "run", mspacman.Config)
+    written = json.loads((tmp_path / "run" / "config.json").read_text())
+    written["config"]["colour"] = "red"
+    (tmp_path / "run" / "config.json").write_text(json.dumps(written))
+    with pytest.raises(RunError, match=r"config.json is damaged \(TypeError.*accepted: as it was written$"):
+        read_task_config(tmp_path / "run", cifar10.Config)
+
+
+def test_a_run_without_its_last_checkpoint_is_refused_instead_of_begun_anew(tmp_path):
+    module, config = TINY["cifar10"]
+    run = create_run(tmp_path / "run", config)
+    training = module.Training(run)
+    training.round()
+    training.round()
+    shutil.rmtree(run.checkpoint("last"))
+    run.close()
+    with pytest.raises(RunError, match=r"last is missing; accepted: a run with its last checkpoint"):
+        module.Training(Run.open(tmp_path / "run"))
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (cifar10.Config(epochs=0), r"^epochs: 0; accepted: at least 1$"),
+        (cifar10.Config(learning_rate=-1.0), r"^learning_rate: -1.0; accepted: at least 0$"),
+        (cifar10.Config(seed=-1), r"^seed: -1; accepted: at least 0$"),
+        (cifar10.Config(rules={"colour": "red"}), r"^rules: unknown field 'colour'; accepted: those of gpf.Rules$"),
+        (cifar10.Config(images=60_000), r"^images: 60,000; accepted: at most 50,000$"),
+        (shakespeare.Config(heads=7), r"^heads: 7; accepted: a divisor of the width, 64$"),
+        (drifting.Config(method="hope"), r"^method: 'hope'; accepted: backprop, continual-backprop"),
+        (drifting.Config(problem="life"), r"^problem: 'life'; accepted: permuted-mnist, regression$"),
+    ],
+)
+def test_what_cannot_be_is_refused_and_leaves_no_folder_behind(config, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        create_run(tmp_path / "run", config)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_loss_that_is_no_number_ends_the_run_with_what_to_change(tmp_path):
+    config = drifting.Config(problem="regression", method="backprop", tasks=2, samples=320, learning_rate=1e30)
+    with pytest.raises(RuntimeError, match=r"^learning_rate: 1e\+30; the loss is no number any more"):
+        drifting.train(create_run(tmp_path / "run", config))
+
+
+def test_operations_of_a_gradient_step_by_hand():
+    # Forwards 2 a weight. Backwards, 2 for each weight that learns, and 2 to pass on to a layer before that learns.
+    assert gradient_flops([10, 20]) == 2 * 30 + 2 * 30 + 2 * 20
+    assert gradient_flops([10, 20], frozen=[0]) == 2 * 30 + 2 * 20
+    assert gradient_flops([10, 20], frozen=[1]) == 2 * 30 + 2 * 10 + 2 * 20
+    assert gradient_flops([10, 20], frozen=[0, 1]) == 2 * 30
+
+
+def test_networks_are_kept_after_each_growth_only(tmp_path):
+    module, config = TINY["cifar10"]
+    run = create_run(tmp_path / "run", config)
+    module.train(run)
+    grown = [event for event in read_log(run.folder, "events") if event["kind"] == "grown"]
+    assert len(grown) == 2
+    assert len(list((run.folder / "spectra").glob("*.safetensors"))) == 2
+    assert torch.get_num_threads() == 1

@@ -1,0 +1,126 @@
+"""Variants over seeds: the page says what the runs say, and the paper's words are held against it."""
+
+import json
+
+import numpy as np
+import pytest
+
+from gpf.runs import read_result
+from gpf.tasks import shakespeare, variants
+from gpf.tasks.studies import STUDIES, Outcome, pruned_shares
+
+pytestmark = pytest.mark.usefixtures("one_torch_thread", "with_data")
+
+BUSY = {
+    "warmup": "0", "grow_patience": "1", "grow_threshold": "100", "prune_patience": "1", "saliency_threshold": "0.01",
+    "belief_threshold": "2",
+}  # fmt: skip
+TINY = {
+    "cifar10": {"width": 16, "layers": 2, "epochs": 3, "images": 200, "rules": BUSY},
+    "mspacman": {"width": 8, "layers": 2, "epochs": 3, "steps": 10, "games": 2, "rules": BUSY},
+    "mspacman-longer": {
+        "width": 8,
+        "layers": 2,
+        "epochs": 3,
+        "steps": 10,
+        "games": 2,
+        "lanes": 2,
+        "batch": 4,
+        "rules": BUSY,
+    },
+    "shakespeare": {"width": 8, "heads": 2, "context": 8, "layers": 2, "batch": 2, "steps": 300, "rules": BUSY},
+    "permuted-mnist": {"tasks": 2, "samples": 320},
+    "regression": {"tasks": 2, "samples": 320},
+}
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_page_of_every_study(name, tmp_path, monkeypatch):
+    study = variants.find_study(name)
+    outcomes = variants.train_variants(name, tmp_path / "runs", range(2), jobs=2, changes=TINY[name])
+    assert {variant: len(runs) for variant, runs in outcomes.items()} == dict.fromkeys(study.variants, 2)
+    path = variants.write_page(name, outcomes, tmp_path / "page", "gpf compare it")
+    text, numbers = path.read_text(), json.loads(path.with_suffix(".json").read_text())
+    assert text.startswith(f"# {study.title}\n")
+    assert "gpf compare it" in text
+    for variant, scores in numbers["scores"].items():
+        assert f"\n| {variant} |" in text
+        assert all(len(values) == 2 and np.isfinite(values).all() for values in scores.values())
+    for file in (tmp_path / "page").glob("*.png"):
+        assert f"]({file.name})" in text
+    assert (tmp_path / "page" / f"{name}.png").exists()
+    assert all(claim["paper"] in text and claim["verdict"] for claim in numbers["claims"])
+    summary = variants.write_summary(tmp_path / "page")
+    if numbers["claims"]:
+        assert all(claim["measured"] in summary.read_text() for claim in numbers["claims"])
+    else:
+        assert summary is None
+    report = variants.write_report(outcomes["GPF"][0].folder).read_text()
+    assert "not finished" not in report
+    assert report.count("data:image/png") >= 1
+    # Nothing is trained again.
+    before = [read_result(one.folder) for runs in outcomes.values() for one in runs]
+    again = variants.train_variants(name, tmp_path / "runs", range(2), jobs=2, changes=TINY[name])
+    assert [read_result(one.folder) for runs in again.values() for one in runs] == before
+
+
+def outcome(result, lines=(), events=()):
+    return Outcome(None, result, list(lines), list(events))
+
+
+def cifar(losses, accuracy, parameters):
+    lines = [{"validation": {"loss": loss}} for loss in losses]
+    result = {"best_epoch": 2, "most_accurate": {"accuracy": accuracy}, "parameters": parameters}
+    return outcome(result, lines)
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "verdicts"),
+    [
+        ([2.0, 1.0, 1.5], [2.0, 1.0, 1.0], ["confirmed", "confirmed", "confirmed"]),
+        ([2.0, 1.0, 1.0], [2.0, 1.0, 1.5], ["refuted", "refuted", "confirmed"]),
+    ],
+)
+def test_what_is_said_of_the_paper_s_curves(theirs, ours, verdicts):
+    claims = variants.find_study("cifar10").claims(
+        {"baseline": [cifar(theirs, 0.5, 200)] * 3, "GPF": [cifar(ours, 0.5, 80)] * 3}
+    )
+    assert [claim.verdict for claim in claims] == verdicts
+    assert "with 40% of the baseline's parameters" in claims[-1].measured
+
+
+def test_a_lower_accuracy_is_said_to_be_lower():
+    *_, last = variants.find_study("cifar10").claims(
+        {"baseline": [cifar([1.0], 0.55, 200)] * 3, "GPF": [cifar([1.0], 0.5, 200)] * 3}
+    )
+    assert last.verdict == "refuted"
+    assert "difference -5.00%" in last.measured
+
+
+@pytest.mark.parametrize(("scale", "verdict"), [(0.2, "confirmed"), (5.0, "refuted"), (1.0, "not shown")])
+def test_volatility_is_judged_by_a_test_of_variance(scale, verdict):
+    random = np.random.default_rng(0)
+    rewards = random.normal(200.0, 20.0, (5, 30))
+    other = 200.0 + scale * random.normal(0.0, 20.0, (5, 30))
+    (claim,) = variants.find_study("mspacman").claims(
+        {
+            "baseline": [outcome({"validation": row.tolist()}) for row in rewards],
+            "GPF": [outcome({"validation": row.tolist()}) for row in other],
+        }
+    )
+    assert claim.verdict == verdict
+
+
+def test_the_share_that_a_pruning_took_is_of_what_there_was():
+    shape = {"weights": 100, "pruned": 20}
+    events = [{"kind": "pruned", "before": shape, "after": {**shape, "pruned": 60}}, {"kind": "grown"}]
+    assert pruned_shares(outcome({}, events=events)) == [0.5]
+
+
+def test_an_unknown_task_is_refused():
+    with pytest.raises(ValueError, match=r"^task: 'chess'; accepted: cifar10, mspacman"):
+        variants.find_study("chess")
+
+
+def test_a_round_of_the_language_model_is_a_hundred_steps():
+    assert shakespeare.STEPS_IN_A_ROUND == 100
