@@ -9,6 +9,8 @@ what they are does not matter here.
 - `cache`: 48 rollouts of 64 steps with the cache, against computing everything anew at each step; in turns, medians.
   Logits of both, along the same sequence, must agree to 1e-5.
 - `plan`: milliseconds of a planning step, 6 actions x 8 rollouts x 10 steps, at the middle and the 99th percentile.
+- `train`, with a run: the seconds of its gradient steps, each at the depth that it had then, against all of them at the
+  depth that it ended with. The seconds of a step at each depth are medians, measured in turns; what is pruned counts.
 
 `--write` puts the table into docs/world-model.md.
 """
@@ -26,13 +28,15 @@ from documents import insert
 
 from gpf.navigation.policies import make_policy
 from gpf.plume.scenario import Scenario
+from gpf.runs import read_log
 from gpf.tasks.world_pages import latencies, make_planner, quantiles
+from gpf.world_model.batches import Windows
 from gpf.world_model.collection import Wandering, collect
 from gpf.world_model.imagination import imagine
-from gpf.world_model.model import WorldModel
+from gpf.world_model.model import WorldModel, next_token_loss
 from gpf.world_model.planner import Scoring
-from gpf.world_model.sequences import BOS_CODE, FIRST_ACTION
-from gpf.world_model.trained import TrainedWorld, load_world
+from gpf.world_model.sequences import BOS_CODE, FIRST_ACTION, read_dataset
+from gpf.world_model.trained import TrainedWorld, load_world, read_run_config
 
 STEPS, ROLLOUTS = 64, 48
 
@@ -52,6 +56,7 @@ def main() -> None:
     plans = {
         follow: quantiles(latencies(make_planner(world, follow, Scoring()))) for follow in ("repeat", "cast-and-surge")
     }
+    grown = training(arguments.run, arguments.rounds) if arguments.run else None
     blocks = len(world.model.blocks)
     parameters = sum(parameter.numel() for parameter in world.model.parameters())
     lines = [
@@ -67,12 +72,18 @@ def main() -> None:
             for follow, words in (("repeat", "repeat their action"), ("cast-and-surge", "follow cast-and-surge"))
         ),
     ]
+    if grown:
+        lines.append(
+            f"| {grown['steps']:,} gradient steps of a run that grew to {blocks} blocks, one core |"
+            f" {grown['grown']:.0f} s, and {grown['fixed']:.0f} s with {blocks} blocks all the time:"
+            f" {1 - grown['grown'] / grown['fixed']:.0%} less |"
+        )
     text = "\n".join(lines)
     print(text)
     if arguments.write:
         insert("docs/world-model.md", "speed", text)
     if arguments.json:
-        print(json.dumps({"collect": seconds, "cache": plain / cached, "off": off, "plan": plans}))
+        print(json.dumps({"collect": seconds, "cache": plain / cached, "off": off, "plan": plans, "train": grown}))
 
 
 def random_world() -> TrainedWorld:
@@ -123,6 +134,30 @@ def rollouts(model: WorldModel, rounds: int) -> tuple[float, float, float]:
     if off > 1e-5:
         raise RuntimeError(f"cache: logits differ by {off}; accepted: at most 1e-5")
     return statistics.median(times[True]), statistics.median(times[False]), off
+
+
+def training(run: Path, rounds: int) -> dict[str, float]:
+    """Steps of a run, and the seconds that they take: at the depths that it had, and all at the last of them."""
+    config, lines = read_run_config(run), read_log(run, "metrics")
+    windows = Windows(read_dataset(Path(config.data)), config.context)
+    depths = sorted({line["depth"] for line in lines})
+    times: dict[int, list[float]] = {depth: [] for depth in depths}
+    models = {depth: WorldModel(config.width, config.heads, depth, config.context) for depth in depths}
+    for turn in range(10 * rounds + 1):
+        for depth, model in models.items():
+            codes = windows.draw(config.batch, (turn,))
+            optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+            started = time.perf_counter()
+            loss, _ = next_token_loss(model(codes[:, :-1]), codes)
+            loss.sum().backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), config.gradient_clip)
+            optimizer.step()
+            if turn:
+                times[depth].append(time.perf_counter() - started)
+    step = {depth: statistics.median(some) for depth, some in times.items()}
+    counts = np.diff([0, *(line["step"] for line in lines)])
+    grown = sum(int(count) * step[line["depth"]] for count, line in zip(counts, lines, strict=True))
+    return {"steps": int(counts.sum()), "grown": grown, "fixed": int(counts.sum()) * step[lines[-1]["depth"]]}
 
 
 if __name__ == "__main__":

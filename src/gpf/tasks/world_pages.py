@@ -88,6 +88,8 @@ def evaluate_worlds(folders: Sequence[Path], page: Path, name: str, command: str
         *_dreams_section(measured, name),
         "## Growing, against the final depth from the start: same data, same steps",
         _growth(measured, results),
+        "Seconds are those of the runs as they were, two at a time and beside other work; `benchmarks/world_speed.py"
+        " --run` times gradient steps in turns.",
         f"![training]({name}-training.png)",
         f"Made by `{command}`; runs: {', '.join(f'`{folder}`' for folder in folders)}.",
     ]
