@@ -15,7 +15,7 @@ from gpf.navigation.tokenized import SMELL, Reckoning
 from gpf.plume.env import checked_seed
 from gpf.plume.memory import Memory, memory_bounds
 from gpf.plume.scenario import ACTIONS
-from gpf.plume.tokens import OBSERVATION_SIZES, ONEHOT_SIZE, onehot
+from gpf.plume.tokens import OBSERVATION_SIZES, ONEHOT_SIZE, STATES, onehot
 from gpf.world_model.imagination import Imagination, beginnings
 from gpf.world_model.sequences import observation_tokens
 from gpf.world_model.trained import TrainedWorld, load_world
@@ -31,7 +31,8 @@ class ImaginedPlumeVectorEnv(VectorEnv[NDArray[Any], NDArray[np.int64], NDArray[
 
     The model does not know where the source is. How often an observation was the last one of a successful episode is
     known from the data that it learnt from, and so often does an imagined episode end there. The reward is -0.02 a
-    step, 10 for the source, and `upwind` for every metre made good against the wind.
+    step, 10 for the source, and `upwind` for every metre made good against the wind in steps with a smell. Without that
+    condition, whoever flies past the source, of which the model knows nothing, would be paid for ever.
 
     A lane that has ended begins anew in the next step, by a RESET token in the model's sequence.
 
@@ -42,7 +43,7 @@ class ImaginedPlumeVectorEnv(VectorEnv[NDArray[Any], NDArray[np.int64], NDArray[
         world: The folder of a run that gpf world train made, or a `TrainedWorld`.
         observation: `tokens`, `onehot`, or `memory`: the features of `gpf.plume.memory`, as far as tokens tell.
         max_steps: After which an episode is truncated; None for what the world of the data allows.
-        upwind: Reward of a metre made good against the wind.
+        upwind: Reward of a metre made good against the wind, in a step with a smell.
         render_mode: None: there is nothing to see.
     """
 
@@ -77,7 +78,8 @@ class ImaginedPlumeVectorEnv(VectorEnv[NDArray[Any], NDArray[np.int64], NDArray[
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.single_action_space = spaces.Discrete(len(ACTIONS))
         self.action_space = batch_space(self.single_action_space, num_envs)
-        self._headway = upwind * self.world.headway
+        smells = observation_tokens(np.arange(STATES))[:, :2].max(axis=1) >= SMELL
+        self._headway = np.where(smells, upwind * self.world.headway, 0.0)
         self._seen = Reckoning(num_envs, scenario, SMELL)
         self._memory = Memory(np.repeat(rows, num_envs))
         self._onehot = np.zeros((num_envs, ONEHOT_SIZE), np.float32)
