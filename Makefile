@@ -13,7 +13,7 @@ train: $(READY)  ## train the default navigator; curve and trajectories go to ru
 	$(BIN)/python -m gpf train
 
 test: $(READY)  ## the test suite, in parallel
-	$(BIN)/python -m pytest -n auto -m "not slow"
+	$(BIN)/python -m pytest -n auto -m "not slow" --durations 15
 
 test-slow: $(READY)  ## learning checks that take minutes
 	$(BIN)/python -m pytest -m slow

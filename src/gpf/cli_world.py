@@ -181,13 +181,13 @@ class Plan:
     gpf train (its folder); all see tokens only."""
     whiff: float = 1.0
     """Score of an imagined step with a smell."""
-    upwind: float = 1.0
+    upwind: float = 3.0
     """Score of an imagined metre against the wind."""
     blank: float = 0.0
     """Taken off for an imagined step without a smell."""
     value: float = 0.0
     """Weight of what the navigator that is followed thinks of a rollout's end."""
-    margin: float = 0.0
+    margin: float = 1.0
     """By how much another action must score better than that of whom is followed to be taken instead."""
     page: Path | None = None
     """Folder of a page with the table; None for none."""
@@ -274,6 +274,7 @@ class Dream:
             imagined_navigator,
             make_follow,
             outcome_table,
+            passed_by,
             write_dream_page,
         )
         from gpf.world_model.trained import load_world
@@ -284,21 +285,22 @@ class Dream:
         check_held_out(self.episodes, self.seed + self.seeds - 1)
         world = load_world(self.run)
         learnt = None if self.navigator is None else make_follow(str(self.navigator), world.scenario)
-        outcomes, curves = {}, []
+        outcomes, curves, passed = {}, [], list[float | None]()
         with steps_progress(f"in imagination, {self.run}", self.seeds * self.epochs) as progress:
             for n in range(self.seeds):
                 seed, before = self.seed + n, n * self.epochs
                 navigator, curve = imagined_navigator(world, self.epochs, seed, _after(progress, before))
                 curves.append(curve)
-                outcome = held_out(navigator, world.scenario, self.episodes, seed).summary()
-                outcomes[f"learnt in imagination only, seed {seed}"] = outcome
+                result = held_out(navigator, world.scenario, self.episodes, seed, paths=200)
+                passed.append(passed_by(result))
+                outcomes[f"learnt in imagination only, seed {seed}"] = result.summary()
         if learnt is not None:
             told = held_out(learnt, world.scenario, self.episodes, self.seed).summary()
             outcomes["learnt in the plume, sees the same tokens"] = told
         for name, policy in baselines_of(world.scenario).items():
             outcomes[name] = held_out(policy, world.scenario, self.episodes, self.seed).summary()
         if self.page is not None:
-            path = write_dream_page(outcomes, curves, self.page, self.name, typed_command())
+            path = write_dream_page(outcomes, curves, passed, self.page, self.name, typed_command())
         if self.json:
             print(json.dumps({"run": str(self.run), "imagined_success": curves, "outcomes": outcomes}))
             return

@@ -45,17 +45,16 @@ def train_variants(
 ) -> Outcomes:
     """Train what is missing of every variant and seed; returns what came of them."""
     study = find_study(name)
+    folders: dict[str, list[Path]] = {variant: [] for variant in study.variants}
     wanted: dict[Path, TaskConfig] = {}
     for seed in seeds:
-        for variant in study.variants:
+        for variant, places in folders.items():
             config = study.config(variant, seed, changes or {})
             config.check()
-            wanted[runs / name / variant.replace(" ", "-") / str(seed)] = config
+            places.append(runs / name / variant.replace(" ", "-").replace(",", "") / str(seed))
+            wanted[places[-1]] = config
     train_all(wanted, jobs, tell, task=study.module)
-    outcomes: Outcomes = {variant: [] for variant in study.variants}
-    for folder, config in wanted.items():
-        outcomes[config.variant].append(Outcome.read(folder))
-    return outcomes
+    return {variant: [Outcome.read(folder) for folder in places] for variant, places in folders.items()}
 
 
 def write_page(name: str, outcomes: Outcomes, page: Path, command: str) -> Path:

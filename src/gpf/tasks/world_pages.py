@@ -281,11 +281,17 @@ def check_held_out(episodes: int, seed: int) -> None:
 
 
 def held_out(
-    policy: Policy, scenario: Scenario, episodes: int, seed: int = 0, progress: Progress | None = None
+    policy: Policy, scenario: Scenario, episodes: int, seed: int = 0, progress: Progress | None = None, paths: int = 0
 ) -> Evaluation:
     """A policy in episodes that nothing was chosen on."""
     check_held_out(episodes, seed)
-    return evaluate(policy, scenario, episodes, HELD_OUT + seed * BLOCK, progress=progress)
+    return evaluate(policy, scenario, episodes, HELD_OUT + seed * BLOCK, paths=paths, progress=progress)
+
+
+def passed_by(result: Evaluation) -> float | None:
+    """Of the failures whose paths were kept, the share that ended upwind of the source; None where there are none."""
+    ends = [path[-1, 0] for episode, path in result.paths.items() if not result.success[episode]]
+    return float(np.mean(np.array(ends) < 0.0)) if ends else None
 
 
 def baselines_of(scenario: Scenario) -> dict[str, Policy]:
@@ -354,7 +360,12 @@ def write_planner_page(
 
 
 def write_dream_page(
-    outcomes: dict[str, dict[str, Any]], curves: list[list[float | None]], page: Path, name: str, command: str
+    outcomes: dict[str, dict[str, Any]],
+    curves: list[list[float | None]],
+    passed: list[float | None],
+    page: Path,
+    name: str,
+    command: str,
 ) -> Path:
     """A page of navigators that have learnt in imagination; returns where it is."""
     latest = [[share for share in curve if share is not None][-10:] for curve in curves]
@@ -365,11 +376,16 @@ def write_dream_page(
         " episodes that nothing was learnt or chosen on. All but the last row see tokens only.",
         outcome_table(outcomes),
         f"Of the imagined episodes that ended in the last ten rollouts of learning, {imagined or 'none'} found an"
-        " imagined source, seed by seed.",
+        " imagined source, seed by seed. In the plume, of the first 200 failures of each,"
+        f" {', '.join('-' if share is None else f'{share:.0%}' for share in passed)} ended upwind of the source: the"
+        " navigator had flown past it. The model knows nothing of where the source is. In imagination whoever goes on"
+        " against the wind will find it, and smell that is lost comes back as often as it did for the behaviours of the"
+        " data, most of which knew how to find it again.",
         f"Made by `{command}`.",
     ]
     page.mkdir(parents=True, exist_ok=True)
-    replace_text(page / f"{name}.json", json.dumps({"outcomes": outcomes, "imagined_success": curves}) + "\n")
+    plain = {"outcomes": outcomes, "imagined_success": curves, "passed_by": passed}
+    replace_text(page / f"{name}.json", json.dumps(plain) + "\n")
     replace_text(page / f"{name}.md", "\n\n".join(sections) + "\n")
     return page / f"{name}.md"
 

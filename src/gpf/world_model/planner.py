@@ -33,7 +33,7 @@ class Scoring:
 
     whiff: float = 1.0
     """Of a step in which an antenna smells something."""
-    upwind: float = 1.0
+    upwind: float = 3.0
     """Of a metre made good against the wind."""
     blank: float = 0.0
     """Taken off for a step in which neither antenna does."""
@@ -65,7 +65,7 @@ class Planner:
     coupling: float = 0.0
     """See `Imagination`."""
     scoring: Scoring = field(default_factory=Scoring)
-    margin: float = 0.0
+    margin: float = 1.0
     """By how much another action must score better than that of the policy that is followed to be taken instead."""
     seed: int = 0
 
