@@ -67,8 +67,9 @@ def write_page(name: str, outcomes: Outcomes, page: Path, command: str) -> Path:
     claims = study.claims(outcomes)
     page.mkdir(parents=True, exist_ok=True)
     figures = {f"{name}.png": curves_figure(study, outcomes)}
-    if any(one.events for one in outcomes[OURS]):
-        figures[f"{name}-events.png"] = pruning_figure(outcomes[OURS], study.unit)
+    ours = [one for variant, runs in outcomes.items() if variant.startswith(OURS) for one in runs]
+    if any(one.events for one in ours):
+        figures[f"{name}-events.png"] = pruning_figure(ours, study.unit)
     spectra = spectra_figure(study, outcomes[OURS][0])
     if spectra is not None:
         figures[f"{name}-spectra.png"] = spectra
@@ -129,15 +130,17 @@ def _table(study: Study, scores: dict[str, dict[str, list[float]]]) -> str:
 
 
 def _against(study: Study, scores: dict[str, dict[str, list[float]]]) -> str:
-    """GPF less each other variant, seed by seed."""
+    """What is ours less each other variant, seed by seed."""
     judged = {key: measure for key, (measure, _) in study.measures.items() if measure.better}
+    ours = [variant for variant in scores if variant.startswith(OURS)]
     rows = [
-        [variant, *(verdict(scores[OURS][key], of[key], measure) for key, measure in judged.items())]
+        [f"{mine} against {variant}", *(verdict(scores[mine][key], of[key], m) for key, m in judged.items())]
+        for mine in ours
         for variant, of in scores.items()
-        if variant != OURS
+        if variant not in ours
     ]
     note = "Better and worse are said where a permutation test has p < 0.05, for which it takes six seeds."
-    return markdown_table(["GPF against", *(measure.title for measure in judged.values())], rows) + f"\n\n{note}"
+    return markdown_table(["", *(measure.title for measure in judged.values())], rows) + f"\n\n{note}"
 
 
 def _caption(file: str, name: str) -> str:
