@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+import torch
 
 from gpf.runs import read_result
 from gpf.tasks import shakespeare, variants
@@ -115,6 +116,21 @@ def test_the_share_that_a_pruning_took_is_of_what_there_was():
     shape = {"weights": 100, "pruned": 20}
     events = [{"kind": "pruned", "before": shape, "after": {**shape, "pruned": 60}}, {"kind": "grown"}]
     assert pruned_shares(outcome({}, events=events)) == [0.5]
+
+
+@pytest.mark.parametrize(("kinds", "verdict"), [("random", "confirmed"), ("spiked", "refuted"), ("both", "partly")])
+def test_random_weights_follow_their_law_and_others_do_not(kinds, verdict):
+    torch.manual_seed(0)
+    models = []
+    for spiked in {"random": [False], "spiked": [True], "both": [False, True]}[kinds]:
+        layer = torch.nn.Linear(200, 300)
+        torch.nn.init.normal_(layer.weight)
+        if spiked:
+            layer.weight.data += 0.5  # one direction stands out
+        models.append(torch.nn.Sequential(layer))
+    claim = variants.weights_claim("they are random", models)
+    assert claim.verdict == verdict
+    assert "0: {} and 0.0".format({"random": 0, "spiked": 1, "both": 0}[kinds]) in claim.measured
 
 
 def test_an_unknown_task_is_refused():

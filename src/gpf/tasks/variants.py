@@ -8,9 +8,12 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from torch import nn
 
 from gpf.navigation.figures import draw_band, save_figure
+from gpf.network import GrowPruneFreeze
 from gpf.runs import RunError, read_config, replace_text
+from gpf.spectra.empirical import Bulk
 from gpf.spectra.figures import weights_figure
 from gpf.spectra.inspection import Inspection, inspect
 from gpf.spectra.recorder import read_snapshots
@@ -19,10 +22,12 @@ from gpf.tasks.compare import markdown_table
 from gpf.tasks.many import Told, train_all
 from gpf.tasks.rounds import TaskConfig
 from gpf.tasks.streams import verdict
-from gpf.tasks.studies import STUDIES, Claim, Outcome, Outcomes, Study, interval, pruned_shares
+from gpf.tasks.studies import STUDIES, Claim, Outcome, Outcomes, Study, interval, judge, pruned_shares
 
 SHOWN = 8
 """Columns of the figure of spectra: the first growths, and the latest."""
+ALIKE = 0.05
+"""Kolmogorov distance of eigenvalues below which they follow a law; those of random weights are below 0.01."""
 OURS = "GPF"
 SUMMARY = "paper-tasks"
 """Name of the page that holds the paper's words against all pages' numbers."""
@@ -65,6 +70,8 @@ def write_page(name: str, outcomes: Outcomes, page: Path, command: str) -> Path:
         for variant, runs in outcomes.items()
     }
     claims = study.claims(outcomes)
+    if study.on_weights:
+        claims.append(weights_claim(study.on_weights, [_network(study, one).model for one in outcomes[OURS]]))
     page.mkdir(parents=True, exist_ok=True)
     figures = {f"{name}.png": curves_figure(study, outcomes)}
     ours = [one for variant, runs in outcomes.items() if variant.startswith(OURS) for one in runs]
@@ -193,7 +200,7 @@ def spectra_figure(study: Study, run: Outcome) -> Figure | None:
     module = study.load_module()
     if not hasattr(module, "load"):
         return None
-    net = module.load(run.folder)
+    net = _network(study, run)
 
     def build(depth: int) -> Any:
         model = module.make_model(module.Config.of(read_config(run.folder)["config"]))
@@ -211,6 +218,32 @@ def spectra_figure(study: Study, run: Outcome) -> Figure | None:
     if len(moments) > SHOWN:
         moments = [*moments[: SHOWN // 2], *moments[-SHOWN // 2 :]]
     return weights_figure([label for label, _ in moments], [found for _, found in moments], [{} for _ in moments])
+
+
+def weights_claim(paper: str, models: Sequence[nn.Module]) -> Claim:
+    """Whether the weights' eigenvalues follow the law of random ones, in networks that have learnt."""
+    bulks: dict[str, list[Bulk]] = {}
+    for model in models:
+        for layer in inspect(model, quiet=True).layers:
+            if layer.weights.bulk is not None:
+                bulks.setdefault(layer.name, []).append(layer.weights.bulk)
+    said = [
+        f"{name}: {np.mean([len(bulk.spikes) for bulk in some]):.0f} and"
+        f" {np.mean([bulk.distance for bulk in some]):.3f}"
+        for name, some in bulks.items()
+    ]
+    alike = [not len(bulk.spikes) and bulk.distance < ALIKE for some in bulks.values() for bulk in some]
+    return Claim(
+        paper,
+        "in the end, by layer, how many eigenvalues stand out above the law that fits the others, and the Kolmogorov"
+        f" distance of those others from it, means over seeds: {'; '.join(said)}",
+        judge(all(alike), any(alike) and not all(alike)),
+    )
+
+
+def _network(study: Study, run: Outcome) -> GrowPruneFreeze:
+    net: GrowPruneFreeze = study.load_module().load(run.folder)
+    return net
 
 
 def _weights(model: Any, ending: str) -> Inspection:
