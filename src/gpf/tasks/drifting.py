@@ -57,6 +57,9 @@ class Config(TaskConfig):
     """Of each task."""
     batch: int = 16
     learning_rate: float = 1e-3
+    strength: float | None = None
+    """Of continual backprop, the share of units that are replaced in a step; of L2 to the first weights, its weight. None
+    for what did best on another seed."""
 
     @property
     def variant(self) -> str:
@@ -84,6 +87,8 @@ class Config(TaskConfig):
         for name, kind in (("problem", ProblemName), ("method", MethodName)):
             if getattr(self, name) not in get_args(kind):
                 raise ValueError(f"{name}: {getattr(self, name)!r}; accepted: {', '.join(get_args(kind))}")
+        if self.strength is not None and self.method not in STRENGTHS[self.problem]:
+            raise ValueError(f"strength: {self.strength}; accepted: none with {self.method}, which has no such thing")
         super().check()
 
 
@@ -175,12 +180,12 @@ class Training(NetworkTraining):
 
     def make_optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
         """Adam."""
-        return torch.optim.Adam(model.parameters(), lr=self.config.learning_rate)
+        return torch.optim.Adam(model.parameters(), lr=self.config.learning_rate, fused=True)
 
     def _make_method(self) -> tuple[Method | None, Recall | None]:
         model: Any = self.net.model
         optimizer, config = self.net.optimizer, self.config
-        strength = STRENGTHS[config.problem].get(config.method, 0.0)
+        strength = STRENGTHS[config.problem].get(config.method, 0.0) if config.strength is None else config.strength
         match config.method:
             case "continual-backprop":
                 return ContinualBackprop(model, optimizer, linear_layers(model), strength, seed=config.seed), None

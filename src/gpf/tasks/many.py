@@ -135,6 +135,7 @@ class _Worker:
                 stdin=subprocess.PIPE,  # closes when we end, however we end, and the run stops too
                 stdout=subprocess.PIPE,
                 stderr=self._errors,
+                env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},  # NumPy's threads would wait for each other's cores
                 text=True,
                 start_new_session=True,
             )
