@@ -288,3 +288,22 @@ def test_it_goes_on_from_its_state_as_if_nothing_had_happened(when):
 def test_nothing_is_tried_while_there_is_no_trial():
     with pytest.raises(ValueError, match=r"^trial: none is going on"):
         made().others()
+
+
+def test_into_another_world_goes_what_mattered_most_and_the_rest_may_grow_again():
+    recall = made(carry=0.25)
+    learn(recall, 6)
+    weight = recall.net.model.layers[0].linear.weight
+    before, square = weight.detach().clone(), recall.net.optimizer.state[weight]["exp_avg_sq"].clone()
+    assert recall.after_epoch(0.0, STEPS)[0].startswith("tries")
+    saliency = before.square() * square
+    stays = saliency >= saliency.flatten().topk(weight.numel() // 4).values.min()
+    assert torch.equal(weight.detach(), torch.where(stays, before, 0.0))
+    learn_once(recall)
+    assert recall.net.shape().pruned == 0
+    assert (weight != 0).float().mean() > 0.5  # all but those of units that are silent
+    whole = made(carry=1.0)
+    learn(whole, 6)
+    before = whole.net.model.layers[0].linear.weight.detach().clone()
+    whole.after_epoch(0.0, STEPS)
+    assert torch.equal(whole.net.model.layers[0].linear.weight.detach(), before)

@@ -99,6 +99,9 @@ class Settings:
     """Share of it that it must reach again soon after; one that does not learns another world, as a new version."""
     keep: float = 0.25
     """Share of the weights that a version keeps when it is put away."""
+    carry: float = 1.0
+    """Share of the weights that go on into another world, by their saliency in the one before; the others are zero then,
+    and may grow again. A network that is never cleared of what it no longer needs learns ever less well."""
     budget: int = 14_000
     """Greatest number of parameters, in use and kept together."""
     grow: bool = True
@@ -170,6 +173,8 @@ class Recall:
         self._make_room(count_parameters(self.net))  # it may have grown
         best, fallen = self.best(), self._fallen()
         if fallen is not None:
+            if s.carry < 1.0:
+                self._put_in_place(prune_snapshot(self.net, copied(capture(self.net)), s.carry))
             self.trial = self._begun_trial(best)
             return [f"tries {len(self.trial.candidates)} kept versions: fell to {fallen:.3g} from {best:.3g}"]
         self._recognise()
@@ -194,7 +199,7 @@ class Recall:
         """Keep a pruned copy of the network as it is, under its number."""
         snapshot = copied(capture(self.net))
         if self.settings.keep < 1.0:
-            prune_snapshot(self.net, snapshot, self.settings.keep)
+            snapshot = prune_snapshot(self.net, snapshot, self.settings.keep)
         self.versions[self.current] = Version(snapshot, best, snapshot_parameters(snapshot), self.epoch)
         self._make_room(count_parameters(self.net))
 
@@ -258,12 +263,15 @@ class Recall:
         return [said]
 
     def _recalled(self, number: int, rate: float) -> str:
-        """Put a version into place; what was pruned is zero, and may grow again."""
         version = self.versions[number]
-        tensors, manifest = version.snapshot
-        restore(self.net, {name: t for name, t in tensors.items() if "/pruned/" not in name}, manifest)
+        self._put_in_place(version.snapshot)
         self.current, self.expected, version.used = number, version.rate, self.epoch
         return f"recalls version {number}, at {rate:.3g} of {version.rate:.3g} once"
+
+    def _put_in_place(self, snapshot: Snapshot) -> None:
+        """Let the network be what is in a snapshot; what was pruned is zero, and may grow again."""
+        tensors, manifest = snapshot
+        restore(self.net, {name: t for name, t in tensors.items() if "/pruned/" not in name}, manifest)
 
     def _renew(self) -> None:
         """Let the network begin anew, as deep as its rules let it: other weights, no masks, no memory of gradients."""
@@ -326,8 +334,8 @@ def copied(snapshot: Snapshot) -> Snapshot:
     return {name: tensor.detach().clone() for name, tensor in snapshot[0].items()}, copy.deepcopy(snapshot[1])
 
 
-def prune_snapshot(net: GrowPruneFreeze, snapshot: Snapshot, keep: float) -> None:
-    """Prune the stack's weights of a network's snapshot by OBD saliency to this share, in place.
+def prune_snapshot(net: GrowPruneFreeze, snapshot: Snapshot, keep: float) -> Snapshot:
+    """Prune the stack's weights of a network's snapshot by OBD saliency to this share, in place; returns it.
 
     The mean squared gradients are Adam's; where there are none, weights go by their magnitude.
     """
@@ -347,6 +355,7 @@ def prune_snapshot(net: GrowPruneFreeze, snapshot: Snapshot, keep: float) -> Non
         for name in (f"model/{weight}", f"optimizer/{weight}/exp_avg", f"optimizer/{weight}/exp_avg_sq"):
             if name in tensors:
                 tensors[name].masked_fill_(tensors[gone], 0.0)
+    return snapshot
 
 
 def count_parameters(net: GrowPruneFreeze) -> int:

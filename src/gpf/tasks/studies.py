@@ -237,11 +237,11 @@ def _last_tasks(of: Callable[[dict[str, Any]], float]) -> Callable[[Outcome], fl
 BOTH: dict[str, dict[str, Any]] = {"baseline": {"baseline": True}, "GPF": {}}
 LEAN: dict[str, str] = {
     "warmup": "4", "grow_patience": "4", "grow_threshold": "0.02", "activation_threshold": "none",
-    "weight_threshold": "0.05", "saliency_threshold": "0.03", "freeze_delta": "0.01",
+    "weight_threshold": "0.05", "saliency_threshold": "0.03", "freeze_patience": "14",
 }  # fmt: skip
 """Changes to the paper's values under which a classifier loses most of its weights; from a look at another seed.
 
-With the paper's `freeze_delta` the first layer, which has most of them, freezes before it can be pruned.
+With the paper's `freeze_patience` the first layer, which has most of them, freezes before it can be pruned.
 """
 COSTS: dict[str, tuple[Measure, Callable[[Outcome], float]]] = {
     "depth": (Measure("layers in the end", 0, ".0f"), lambda o: float(o.result["depth"])),
