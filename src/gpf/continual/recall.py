@@ -100,8 +100,8 @@ class Settings:
     keep: float = 0.25
     """Share of the weights that a version keeps when it is put away."""
     carry: float = 1.0
-    """Share of the weights that go on into another world, by their saliency in the one before; the others are zero then,
-    and may grow again. A network that is never cleared of what it no longer needs learns ever less well."""
+    """Share of the weights that go on into another world, by their saliency in the one before; the others are zero
+    then, and may grow again. A network that is never cleared of what it no longer needs learns ever less well."""
     budget: int = 14_000
     """Greatest number of parameters, in use and kept together."""
     grow: bool = True

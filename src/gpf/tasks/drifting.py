@@ -35,7 +35,7 @@ TITLES: dict[MethodName, str] = {
 }  # fmt: skip
 STRENGTHS: dict[ProblemName, dict[str, float]] = {
     "permuted-mnist": {"continual-backprop": 1e-3, "l2-init": 3e-3},
-    "regression": {"continual-backprop": 1e-4, "l2-init": 1e-3},
+    "regression": {"continual-backprop": 1e-4, "l2-init": 1e-2},
 }
 """Of each method, the best of several, a factor of three or ten apart, on another seed."""
 CARRY = 0.25
@@ -60,8 +60,8 @@ class Config(TaskConfig):
     batch: int = 16
     learning_rate: float = 1e-3
     strength: float | None = None
-    """Of continual backprop, the share of units that are replaced in a step; of L2 to the first weights, its weight. None
-    for what did best on another seed."""
+    """Of continual backprop, the share of units that are replaced in a step; of L2 to the first weights, its weight.
+    None for what did best on another seed."""
 
     @property
     def variant(self) -> str:

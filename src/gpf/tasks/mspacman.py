@@ -74,7 +74,7 @@ class Config(TwoVariants):
 
 
 LONGER: dict[str, Any] = {
-    "epochs": 60, "steps": 600, "lanes": 16, "batch": 128, "learning_rate": 3e-4, "layer_norm": True,
+    "epochs": 24, "steps": 600, "lanes": 8, "batch": 64, "learning_rate": 3e-4, "layer_norm": True,
     "exploration_decay": 0.9995, "least_exploration": 0.05,
 }  # fmt: skip
 """A setting that learns: what it changes."""

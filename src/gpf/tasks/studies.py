@@ -308,6 +308,8 @@ def _mspacman(title: str, about: str, settings: dict[str, Any]) -> Study:
                 Measure("their standard deviation", 0, ".0f"),
                 lambda o: float(np.std(o.result["test"])),
             ),
+            "first_played": (Measure("points while learning, first epoch", 0, ".0f"), lambda o: _played(o.lines[:1])),
+            "last_played": (Measure("last five epochs", 0, ".0f"), lambda o: _played(o.lines[-5:])),
             "volatility": (
                 Measure("standard deviation of validations over epochs", -1, ".0f"),
                 lambda o: float(np.std(o.result["validation"])),
@@ -323,6 +325,11 @@ def _mspacman(title: str, about: str, settings: dict[str, Any]) -> Study:
         claims=_mspacman_claims,
         seeds=5,
     )
+
+
+def _played(lines: Sequence[dict[str, Any]]) -> float:
+    """Mean points of the games that were learnt from; at first, nearly all of their actions were random."""
+    return float(np.mean([points for line in lines for points in line["played"]]))
 
 
 def _longer() -> dict[str, Any]:

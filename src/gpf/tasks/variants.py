@@ -163,10 +163,15 @@ def curves_figure(study: Study, outcomes: Outcomes) -> Figure:
     for axes, (title, of) in zip(
         figure.subplots(1, len(study.curves), squeeze=False)[0], study.curves.items(), strict=True
     ):
+        drawn = []
         for n, (variant, runs) in enumerate(outcomes.items()):
             length = min(len(one.lines) for one in runs)
             x = np.array([line[study.unit] for line in runs[0].lines[:length]])
-            draw_band(axes, x, np.array([[of(line) for line in one.lines[:length]] for one in runs]), f"C{n}", variant)
+            drawn.append(np.array([[of(line) for line in one.lines[:length]] for one in runs]))
+            draw_band(axes, x, drawn[-1], f"C{n}", variant)
+        values = np.concatenate([part.ravel() for part in drawn])
+        if 0.0 < 1000.0 * float(np.median(values)) < values.max() and values.min() > 0.0:  # a loss that exploded
+            axes.set_yscale("log")
         axes.set_title(title, fontsize=10)
         axes.set_xlabel(study.unit)
     figure.axes[0].legend(fontsize=8)
