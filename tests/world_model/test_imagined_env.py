@@ -45,12 +45,14 @@ def test_rewards_and_ends_worked_from_the_tokens(world):
     )
     env.reset(seed=0)
     ages, over = np.zeros(16, int), np.zeros(16, bool)
-    found_at, met_at = 0, 0
+    found_at, met_at, seen_both = 0, 0, set()
     for _ in range(200):
         tokens, rewards, found, late, info = env.step(np.zeros(16, np.int64))
         ages = np.where(over, 0, ages + 1)
         codes = (tokens[:, 0] * 7 + tokens[:, 1]) * 8 + tokens[:, 2]
-        ahead = 0.05 * np.cos((tokens[:, 2] + 0.5) * np.pi / 4)
+        smells = tokens[:, :2].max(axis=1) >= 2
+        ahead = np.where(smells, 0.05 * np.cos((tokens[:, 2] + 0.5) * np.pi / 4), 0.0)
+        seen_both |= {bool(smell) for smell in smells}
         assert rewards == pytest.approx(np.where(over, 0.0, -0.02 + ahead + 10.0 * found))
         assert (late == ((ages == 9) & ~found)).all()
         assert not found[world.found[codes] == 0].any()
@@ -58,6 +60,7 @@ def test_rewards_and_ends_worked_from_the_tokens(world):
         met_at, found_at = met_at + met.sum(), found_at + found.sum()
         assert (info["success"] == found).all()
         over = found | late
+    assert seen_both == {False, True}
     assert met_at > 20
     assert abs(found_at / met_at - 0.5) < 4 * 0.5 / np.sqrt(met_at)
 
