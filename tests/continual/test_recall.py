@@ -293,15 +293,24 @@ def test_nothing_is_tried_while_there_is_no_trial():
 def test_into_another_world_goes_what_mattered_most_and_the_rest_may_grow_again():
     recall = made(carry=0.25)
     learn(recall, 6)
-    weight = recall.net.model.layers[0].linear.weight
-    before, square = weight.detach().clone(), recall.net.optimizer.state[weight]["exp_avg_sq"].clone()
+    linear = recall.net.model.layers[0].linear
+    before, square = linear.weight.detach().clone(), recall.net.optimizer.state[linear.weight]["exp_avg_sq"].clone()
+    bias = linear.bias.detach().clone()
     assert recall.after_epoch(0.0, STEPS)[0].startswith("tries")
     saliency = before.square() * square
-    stays = saliency >= saliency.flatten().topk(weight.numel() // 4).values.min()
-    assert torch.equal(weight.detach(), torch.where(stays, before, 0.0))
+    stays = saliency >= saliency.flatten().topk(before.numel() // 4).values.min()
+    anew = ~stays.any(1)  # units of which nothing stays; they have new weights
+    assert 0 < anew.sum() < len(anew)
+    assert torch.equal(linear.weight.detach()[~anew], torch.where(stays, before, 0.0)[~anew])
+    assert (linear.weight.detach()[anew] != 0).all()
+    assert (linear.weight.detach()[anew] != before[anew]).all()
+    assert torch.equal(linear.bias.detach(), torch.where(anew, 0.0, bias))
+    moments = recall.net.optimizer.state[linear.weight]["exp_avg_sq"]
+    assert torch.equal(moments, torch.where(stays, square, 0.0))
+    cleared = (linear.weight == 0).sum()
     learn_once(recall)
     assert recall.net.shape().pruned == 0
-    assert (weight != 0).float().mean() > 0.5  # all but those of units that are silent
+    assert (linear.weight == 0).sum() < cleared / 2
     whole = made(carry=1.0)
     learn(whole, 6)
     before = whole.net.model.layers[0].linear.weight.detach().clone()

@@ -21,6 +21,8 @@ from gpf.network.state import capture, restore
 from gpf.network.surgery import block_path
 
 Snapshot = tuple[dict[str, Tensor], dict[str, Any]]
+HARDLY_ANY = 0.05
+"""Share of its weights below which a unit that is carried into another world begins anew."""
 
 
 @dataclass
@@ -101,7 +103,8 @@ class Settings:
     """Share of the weights that a version keeps when it is put away."""
     carry: float = 1.0
     """Share of the weights that go on into another world, by their saliency in the one before; the others are zero
-    then, and may grow again. A network that is never cleared of what it no longer needs learns ever less well."""
+    then, and may grow again; a unit that keeps hardly any begins anew. A network that is never cleared of what it no
+    longer needs learns ever less well."""
     budget: int = 14_000
     """Greatest number of parameters, in use and kept together."""
     grow: bool = True
@@ -174,7 +177,7 @@ class Recall:
         best, fallen = self.best(), self._fallen()
         if fallen is not None:
             if s.carry < 1.0:
-                self._put_in_place(prune_snapshot(self.net, copied(capture(self.net)), s.carry))
+                self._put_in_place(self._carried())
             self.trial = self._begun_trial(best)
             return [f"tries {len(self.trial.candidates)} kept versions: fell to {fallen:.3g} from {best:.3g}"]
         self._recognise()
@@ -273,6 +276,22 @@ class Recall:
         tensors, manifest = snapshot
         restore(self.net, {name: t for name, t in tensors.items() if "/pruned/" not in name}, manifest)
 
+    def _carried(self) -> Snapshot:
+        """The network as it is, of its weights those that matter most; a unit that keeps hardly any has new ones."""
+        tensors, manifest = prune_snapshot(self.net, copied(capture(self.net)), self.settings.carry)
+        fresh = self.fresh(self.net.depth).state_dict()
+        for name in [name for name in tensors if name.startswith("layer/") and "/pruned/" in name]:
+            anew = (~tensors[name]).flatten(1).double().mean(1) < HARDLY_ANY
+            weight = _weight_of(self.net, name)
+            for parameter in (weight, weight.removesuffix("weight") + "bias"):
+                if f"model/{parameter}" in tensors:
+                    values = fresh[parameter] if parameter == weight else torch.zeros_like(fresh[parameter])
+                    tensors[f"model/{parameter}"][anew] = values[anew]
+                for moment in ("exp_avg", "exp_avg_sq"):
+                    if f"optimizer/{parameter}/{moment}" in tensors:
+                        tensors[f"optimizer/{parameter}/{moment}"][anew] = 0.0
+        return tensors, manifest
+
     def _renew(self) -> None:
         """Let the network begin anew, as deep as its rules let it: other weights, no masks, no memory of gradients."""
         for layer in self.net.frozen:
@@ -341,8 +360,7 @@ def prune_snapshot(net: GrowPruneFreeze, snapshot: Snapshot, keep: float) -> Sna
     """
     tensors = snapshot[0]
     beliefs = [name for name in tensors if name.startswith("layer/") and "/belief/" in name]
-    parts = [name.split("/") for name in beliefs]
-    weights = [f"{block_path(net.model, net.stack, int(layer))}{name}" for _, layer, _, name in parts]
+    weights = [_weight_of(net, name) for name in beliefs]
     costs = []
     for weight in weights:
         moment = tensors.get(f"optimizer/{weight}/exp_avg_sq")
@@ -356,6 +374,12 @@ def prune_snapshot(net: GrowPruneFreeze, snapshot: Snapshot, keep: float) -> Sna
             if name in tensors:
                 tensors[name].masked_fill_(tensors[gone], 0.0)
     return snapshot
+
+
+def _weight_of(net: GrowPruneFreeze, name: str) -> str:
+    """The weight of which a snapshot's tensor tells something: `layer/2/belief/linear.weight`, of the third block's."""
+    _, layer, _, weight = name.split("/")
+    return f"{block_path(net.model, net.stack, int(layer))}{weight}"
 
 
 def count_parameters(net: GrowPruneFreeze) -> int:
