@@ -14,6 +14,19 @@ def gpf(*arguments, cwd):
 
 
 @pytest.fixture
+def here(tmp_path, monkeypatch, capsys, one_torch_thread):
+    """Runs a command in this process, which saves the seconds that a new one takes; returns what it prints."""
+
+    def run(*arguments):
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(sys, "argv", ["gpf", *arguments])
+        main()
+        return capsys.readouterr().out
+
+    return run
+
+
+@pytest.fixture
 def mistaken(tmp_path, monkeypatch, capsys):
     """Runs a command that is a mistake, in this process, which saves seconds; returns the one line that it says."""
 
@@ -38,7 +51,7 @@ def test_evaluate_prints_a_table_and_writes_the_figure(tmp_path):
     assert (tmp_path / "runs" / "evaluate" / "cast-and-surge-reference.png").exists()
 
 
-def test_evaluate_json_is_one_object_on_the_last_line(tmp_path):
+def test_evaluate_json_is_one_object_on_the_last_line(tmp_path, here):
     arguments = ("evaluate", "--episodes", "40", "--json", "--figure", "a b/figure.png", "--animation", "walk.gif")
     done = gpf(*arguments, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -47,8 +60,8 @@ def test_evaluate_json_is_one_object_on_the_last_line(tmp_path):
     assert result["low"] <= result["success"] <= result["high"]
     assert (tmp_path / "a b" / "figure.png").exists()
     assert (tmp_path / "walk.gif").exists()
-    again = json.loads(gpf(*arguments, "--threads", "1", cwd=tmp_path).stdout.splitlines()[-1])
-    other = json.loads(gpf(*arguments, "--seed", "1", cwd=tmp_path).stdout.splitlines()[-1])
+    again = json.loads(here(*arguments, "--threads", "1").splitlines()[-1])
+    other = json.loads(here(*arguments, "--seed", "1").splitlines()[-1])
     assert again["mean_steps"] == result["mean_steps"]
     assert other["mean_steps"] != result["mean_steps"]
 
@@ -116,7 +129,7 @@ def short(tmp_path):
     return tmp_path
 
 
-def test_train_writes_a_run_that_evaluate_takes(short):
+def test_train_writes_a_run_that_evaluate_takes(short, here):
     done = gpf("train", *TINY, "--json", "--tensorboard", "--run", "a b/first run", cwd=short)
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout.splitlines()[-1])
@@ -127,22 +140,10 @@ def test_train_writes_a_run_that_evaluate_takes(short):
         assert (run / name).stat().st_size > 0
     assert list((run / "tensorboard").glob("events.out.tfevents.*"))
     for checkpoint in ("last", "best"):
-        again = gpf(
-            "evaluate",
-            "--policy",
-            "a b/first run",
-            "--checkpoint",
-            checkpoint,
-            "--acting",
-            "greedy",
-            "--json",
-            cwd=short,
-        )
-        assert again.returncode == 0, again.stderr
-        evaluated = json.loads(again.stdout.splitlines()[-1])
-        assert (
-            evaluated["success"] == result["checkpoints"][checkpoint]["greedy"]["success"]
-        )  # 2,000 episodes of block 0
+        flags = ("--policy", "a b/first run", "--checkpoint", checkpoint, "--acting", "greedy")
+        evaluated = json.loads(here("evaluate", *flags, "--json").splitlines()[-1])
+        in_training = result["checkpoints"][checkpoint]["greedy"]["success"]  # 2,000 episodes of block 0
+        assert evaluated["success"] == in_training
         assert (evaluated["checkpoint"], evaluated["acting"]) == (checkpoint, "greedy")
 
 
@@ -156,7 +157,7 @@ def test_train_prints_a_table_and_counts_runs_up(short):
     assert "success" in done.stderr  # progress, where no terminal is
 
 
-def test_every_learner_has_its_flags(short):
+def test_every_learner_has_its_flags(short, here):
     few = ("--scenario", "short.json", "--json")
     for name, flags in {
         "q": ("--learner", "online", "--q-learning", "--episodes", "5"),
@@ -164,8 +165,7 @@ def test_every_learner_has_its_flags(short):
         "fixed": ("--no-gpf", "--depth", "4", *TINY[:8]),
         "rules": ("--rules", "max_depth", "2", "grow_trial", "null", "--without", "side", "whiff", *TINY[:8]),
     }.items():
-        done = gpf("train", *few, *flags, "--run", name, cwd=short)
-        assert done.returncode == 0, done.stderr
+        here("train", *few, *flags, "--run", name)
         config = json.loads((short / name / "config.json").read_text())
         assert config["config"]["q_learning"] == (name in ("q", "values"))
         assert (config["rules"]["max_depth"], config["rules"]["grow_trial"]) == {
