@@ -391,6 +391,7 @@ STUDIES: dict[str, Callable[[], Study]] = {
         measures={
             "test": (Measure("test loss, nats a token", -1, ".3f"), _of_result("test")),
             "test_a_character": (Measure("nats a character", -1, ".3f"), _of_result("test_a_character")),
+            "validation": (Measure("validation loss in the end", -1, ".3f"), _of_result("validation")),
             **COSTS,
         },
         curves={
