@@ -392,7 +392,7 @@ STUDIES: dict[str, Callable[[], Study]] = {
             "test": (Measure("test loss, nats a token", -1, ".3f"), _of_result("test")),
             "test_a_character": (Measure("nats a character", -1, ".3f"), _of_result("test_a_character")),
             "validation": (Measure("validation loss in the end", -1, ".3f"), _of_result("validation")),
-            **COSTS,
+            **{key: COSTS[key] for key in ("depth", "parameters", "flops")},  # hours of it are never undisturbed
         },
         curves={
             "validation loss, nats a token": lambda line: float(line["validation"]),
