@@ -5,6 +5,7 @@ import hashlib
 import sys
 import tarfile
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
@@ -96,6 +97,13 @@ def test_a_file_is_downloaded_once(folder, served):
     assert [path.name for path in (folder / "some").iterdir()] == ["thing.bin"]
 
 
+def test_two_at_once_download_it_once(folder, served):
+    url, asked, _ = served
+    with ThreadPoolExecutor(4) as pool:
+        assert {path.read_bytes() for path in pool.map(fetch, [source(url)] * 4)} == {CONTENT}
+    assert asked == [("/thing", None)]
+
+
 def test_a_broken_download_goes_on_where_it_was(folder, served):
     url, asked, does = served
     does["break"] = 700_000
@@ -185,6 +193,27 @@ def test_a_damaged_idx_file_is_named(folder):
     (folder / data.MNIST["train-images-idx3-ubyte"].path).write_bytes(packed)
     with pytest.raises(ValueError, match=r"^data: .*train-images-idx3-ubyte.gz is damaged; accepted: the true file"):
         data.mnist()
+
+
+def test_a_text_that_was_cut_off_is_named(folder):
+    (folder / "tinyshakespeare").mkdir(parents=True)
+    (folder / "tinyshakespeare" / "input.txt").write_text("First Citizen:")
+    with pytest.raises(ValueError, match=r"^data: .*input.txt is damaged; accepted: the true file, or none"):
+        data.tinyshakespeare()
+
+
+def test_an_archive_that_cannot_be_unpacked_says_what_to_put_where(folder, tmp_path):
+    folder.mkdir()
+    (tmp_path / "batch").write_text("of images")
+    with tarfile.open(folder / "cifar-10-binary.tar.gz", "w:gz") as archive:
+        archive.add(tmp_path / "batch", "cifar-10-batches-bin/batch")
+    (folder / "cifar-10-batches-bin").write_text("a file in the place of the folder")
+    with pytest.raises(
+        ValueError, match=r"^data: .*tar.gz cannot be unpacked \(.*\); accepted: its files put into .*-bin, or"
+    ) as error:
+        data.cifar10()
+    assert "\n" not in str(error.value)
+    assert (folder / "cifar-10-batches-bin").read_text() == "a file in the place of the folder"
 
 
 def test_a_damaged_archive_is_named_and_kept(folder):

@@ -53,7 +53,7 @@ def _train(task: str, module_name: str, asked: Any, default: Any) -> None:
     from gpf.progress import runs_progress, training_progress
     from gpf.runs import Run, next_folder
     from gpf.tasks.many import train_all
-    from gpf.tasks.rounds import read_task_config
+    from gpf.tasks.rounds import find_data_of, read_task_config
     from gpf.tasks.variants import write_report
 
     module: Any = importlib.import_module(f"gpf.tasks.{module_name}")
@@ -69,6 +69,7 @@ def _train(task: str, module_name: str, asked: Any, default: Any) -> None:
             parent / str(seed): dataclasses.replace(config, seed=seed)
             for seed in range(config.seed, config.seed + asked.seeds)
         }
+        find_data_of(wanted)
         with runs_progress(str(parent), len(wanted), _result_line) as tell:
             results = list(train_all(wanted, 2, tell, task=module_name).values())
         folders = list(wanted)

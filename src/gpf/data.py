@@ -5,6 +5,7 @@ lay them out, so that what is there already is used. A download goes on where it
 its name only when it is whole.
 """
 
+import fcntl
 import gzip
 import hashlib
 import http.client
@@ -15,6 +16,8 @@ import tarfile
 import urllib.error
 import urllib.request
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -48,6 +51,7 @@ CIFAR10 = Source(
     "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
     "c32a1d4ab5d03f1284b67883e8d87530",
 )
+CIFAR10_FILES = (*(f"data_batch_{n}.bin" for n in range(1, 6)), "test_batch.bin")
 MNIST = {
     name: Source(f"MNIST/raw/{name}.gz", f"https://ossci-datasets.s3.amazonaws.com/mnist/{name}.gz", digest)
     for name, digest in {
@@ -83,11 +87,10 @@ def data_folder() -> Path:
 def cifar10() -> tuple[Images, Images]:
     """50,000 images of ten classes to learn from and 10,000 to test on: bytes, (n, 3072), in three planes of colour."""
     folder = data_folder() / "cifar-10-batches-bin"
-    names = [*(f"data_batch_{n}.bin" for n in range(1, 6)), "test_batch.bin"]
-    if not all((folder / name).exists() for name in names):
+    if not _whole(folder):
         _unpack(fetch(CIFAR10), folder)
     batches = []
-    for name in names:
+    for name in CIFAR10_FILES:
         held = np.fromfile(folder / name, np.uint8)
         if len(held) != 10_000 * 3073:
             raise ValueError(
@@ -101,7 +104,7 @@ def cifar10() -> tuple[Images, Images]:
 
 def mnist() -> tuple[Images, Images]:
     """60,000 digits to learn from and 10,000 to test on: bytes, (n, 784)."""
-    parts = {name: _idx(fetch(source), source) for name, source in MNIST.items()}
+    parts = {name: _idx(_checked(source)) for name, source in MNIST.items()}
     return (
         (parts["train-images-idx3-ubyte"].reshape(60_000, 784), parts["train-labels-idx1-ubyte"].astype(np.int64)),
         (parts["t10k-images-idx3-ubyte"].reshape(10_000, 784), parts["t10k-labels-idx1-ubyte"].astype(np.int64)),
@@ -110,7 +113,7 @@ def mnist() -> tuple[Images, Images]:
 
 def tinyshakespeare() -> str:
     """The text, 1,115,394 characters."""
-    return fetch(SHAKESPEARE).read_text()
+    return _checked(SHAKESPEARE).read_text()
 
 
 def gpt2_encoding() -> Any:
@@ -141,16 +144,35 @@ def fetch(source: Source) -> Path:
     path = data_folder() / source.path
     if path.exists():
         return path
-    unfinished = path.with_name(f"{path.name}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        _download(source.url, unfinished)
+        with _alone(path.parent):
+            if not path.exists():  # another process may just have downloaded it
+                _download_whole(source, path)
     except (OSError, http.client.HTTPException) as error:
         raise ValueError(
             f"data: {source.url} cannot be downloaded to {path.parent} ({_reason(error)}); accepted: that file put"
             f" there as {path}, or GPF_DATA set to a folder in which there is {source.path}"
         ) from None
-    found = digest_of(unfinished, source.digest, packed=path.suffix == ".gz" and not path.name.endswith(".tar.gz"))
+    return path
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """While it lasts, no other process downloads or unpacks to a folder."""
+    held = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(held)
+
+
+def _download_whole(source: Source, path: Path) -> None:
+    """Download to a path, at which nothing appears but what it should be."""
+    unfinished = path.with_name(f"{path.name}.part")
+    _download(source.url, unfinished)
+    found = digest_of(unfinished, source.digest, _packed(path))
     if found != source.digest:
         unfinished.unlink()
         raise ValueError(
@@ -158,7 +180,18 @@ def fetch(source: Source) -> Path:
             f" file, put there as {path}"
         )
     unfinished.replace(path)
+
+
+def _checked(source: Source) -> Path:
+    """As `fetch`, of a file that whoever put it there may have damaged."""
+    path = fetch(source)
+    if digest_of(path, source.digest, _packed(path)) != source.digest:
+        raise ValueError(f"data: {path} is damaged; accepted: the true file, or none, for it to be downloaded")
     return path
+
+
+def _packed(path: Path) -> bool:
+    return path.suffix == ".gz" and not path.name.endswith(".tar.gz")
 
 
 def digest_of(path: Path, like: str, packed: bool) -> str:
@@ -196,28 +229,38 @@ def _download(url: str, unfinished: Path) -> None:
         raise OSError(f"it broke off after {done:,} of {total:,} bytes; the same command goes on")
 
 
+def _whole(folder: Path) -> bool:
+    return all((folder / name).exists() for name in CIFAR10_FILES)
+
+
 def _unpack(archive: Path, folder: Path) -> None:
     """Unpack the files of an archive of one folder, each of which appears only when all are whole."""
     unfinished = folder.with_name(f".{folder.name}.new")
-    shutil.rmtree(unfinished, ignore_errors=True)
-    try:
-        with tarfile.open(archive, "r:gz") as files:
-            files.extractall(unfinished, filter="data")
-        folder.mkdir(exist_ok=True)
-        for file in (unfinished / folder.name).iterdir():
-            file.replace(folder / file.name)
-    except (tarfile.TarError, EOFError, zlib.error) as error:
-        raise ValueError(
-            f"data: {archive} is damaged ({error}); accepted: the true file, or none, for it to be downloaded"
-        ) from None
-    finally:
+    with _alone(folder.parent):
+        if _whole(folder):  # another process has just unpacked them
+            return
         shutil.rmtree(unfinished, ignore_errors=True)
+        try:
+            with tarfile.open(archive, "r:gz") as files:
+                files.extractall(unfinished, filter="data")
+            folder.mkdir(exist_ok=True)
+            for file in (unfinished / folder.name).iterdir():
+                file.replace(folder / file.name)
+        except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise ValueError(
+                f"data: {archive} is damaged ({error}); accepted: the true file, or none, for it to be downloaded"
+            ) from None
+        except OSError as error:
+            raise ValueError(
+                f"data: {archive} cannot be unpacked ({error}); accepted: its files put into {folder}, or GPF_DATA set"
+                " to a folder that can be written to"
+            ) from None
+        finally:
+            shutil.rmtree(unfinished, ignore_errors=True)
 
 
-def _idx(path: Path, source: Source) -> NDArray[np.uint8]:
+def _idx(path: Path) -> NDArray[np.uint8]:
     """The numbers of an idx file."""
-    if digest_of(path, source.digest, packed=True) != source.digest:
-        raise ValueError(f"data: {path} is damaged; accepted: the true file, or none, for it to be downloaded")
     with gzip.open(path) as file:
         held = file.read()
     return np.frombuffer(bytearray(held), np.uint8, offset=4 + 4 * held[3])  # that may be written to, as torch wants

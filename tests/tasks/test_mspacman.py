@@ -33,6 +33,19 @@ def test_the_same_seed_and_actions_are_the_same_games():
     assert one[0].shape == (121, 2, 3072)
 
 
+def test_games_that_were_played_begin_anew_as_fresh_ones_do():
+    used, fresh = Games(2, 900), Games(2, 900)
+    random, lost = np.random.default_rng(1), np.zeros(2, bool)
+    used.begin(3)
+    for _ in range(900):
+        lost |= used.step(random.integers(9, size=2))[2]
+    assert lost.any()  # one of them by the player's end
+    one, other = walk(used, 5, 200), walk(fresh, 5, 200)
+    assert (one[0] == other[0]).all()
+    assert (one[1] == other[1]).all()
+    assert one[1].sum() > 0
+
+
 def test_the_games_are_those_of_gymnasium_s_environment():
     gymnasium.register_envs(ale_py)
     env = gymnasium.make("ALE/MsPacman-v5")
@@ -100,8 +113,9 @@ def test_validation_and_report_are_other_games_than_those_learnt_from():
 
 
 def test_games_to_report_are_as_many_as_asked_for():
-    games = Games(2, 5)
-    model = Fixed([0.0] * 9)
+    games = Games(2, 130)
+    model = Fixed([0.0, 0, 0, 1.0, 0, 0, 0, 0, 0])  # to the left
     scores = games.play(model, 3, 5)
     assert len(scores) == 5
     assert scores == games.play(model, 3, 5)
+    assert min(scores) > 0

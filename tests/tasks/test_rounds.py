@@ -2,13 +2,16 @@
 
 import dataclasses
 import json
+import shlex
 import shutil
 
 import pytest
 import torch
 
+from gpf.cli_tasks import TASKS
 from gpf.runs import Run, RunError, read_log
 from gpf.tasks import cifar10, drifting, mspacman, shakespeare
+from gpf.tasks.loop import Interrupted
 from gpf.tasks.rounds import create_run, gradient_flops, read_task_config, same_run
 
 pytestmark = pytest.mark.usefixtures("one_torch_thread", "with_data")
@@ -21,7 +24,7 @@ BUSY = {
 TINY = {
     "cifar10": (cifar10, cifar10.Config(width=16, layers=3, epochs=4, images=300, rules=BUSY)),
     "baseline": (cifar10, cifar10.Config(width=16, layers=3, epochs=2, images=300, baseline=True)),
-    "mspacman": (mspacman, mspacman.Config(width=8, layers=3, epochs=3, steps=30, lanes=2, games=2, rules=BUSY)),
+    "mspacman": (mspacman, mspacman.Config(width=8, layers=3, epochs=3, steps=130, lanes=2, games=2, rules=BUSY)),
     "shakespeare": (
         shakespeare,
         shakespeare.Config(width=8, heads=2, context=8, layers=3, batch=2, steps=6, rules=BUSY),
@@ -74,8 +77,74 @@ def test_the_baseline_has_all_layers_from_the_start_and_the_other_grows_to_them(
             seen.append(training.round()["depth"])
         assert seen == depths[: len(seen)]
         kinds = {event["kind"] for event in read_log(tmp_path / str(baseline), "events")}
-        assert kinds == (set() if baseline else kinds)
-        assert ("grown" in kinds) is not baseline
+        assert kinds == (set() if baseline else {"grown", "pruned"})
+
+
+def other_test_part_of_cifar10(monkeypatch):
+    parts = cifar10.three_parts
+
+    def changed(images):
+        learnt, validation, test = parts(images)
+        return learnt, validation, (255 - test[0], test[1])
+
+    monkeypatch.setattr(cifar10, "three_parts", changed)
+
+
+def other_test_part_of_shakespeare(monkeypatch):
+    text = shakespeare.three_parts()
+    changed = dataclasses.replace(text, test=text.test.flip(0))
+    monkeypatch.setattr(shakespeare, "three_parts", lambda: changed)
+
+
+def other_test_games(monkeypatch):
+    monkeypatch.setattr(mspacman, "TEST", mspacman.TEST + 50_000_000)
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("cifar10", other_test_part_of_cifar10),
+        ("shakespeare", other_test_part_of_shakespeare),
+        ("mspacman", other_test_games),
+    ],
+)
+def test_nothing_but_the_report_depends_on_what_is_reported_on(name, change, tmp_path, monkeypatch):
+    module, config = TINY[name]
+    result = module.train(create_run(tmp_path / "one", config))
+    change(monkeypatch)
+    other = module.train(create_run(tmp_path / "other", config))
+
+    def without_test(folder):
+        metrics, events = lines(folder)
+        return [{key: value for key, value in line.items() if key != "test"} for line in metrics], events
+
+    assert without_test(tmp_path / "one") == without_test(tmp_path / "other")
+    assert result["validation"] == other["validation"]
+    assert result["test"] != other["test"]
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_what_is_said_after_ctrl_c_is_a_command_that_there_is(name, tmp_path, monkeypatch):
+    module, config = TINY[name]
+
+    def interrupted(self):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module.Training, "round", interrupted)
+    with pytest.raises(Interrupted, match="^saved; go on with: gpf train ") as said:
+        module.train(create_run(tmp_path / "a run", config))
+    task, flag, folder = shlex.split(str(said.value).partition("gpf train ")[2])
+    assert task in TASKS
+    assert (flag, folder) == ("--resume", str(tmp_path / "a run"))
+
+
+def test_the_result_is_of_the_network_as_the_last_round_left_it(tmp_path):
+    config = cifar10.Config(width=16, layers=9, epochs=3, images=300, rules=BUSY)
+    result = cifar10.train(create_run(tmp_path / "run", config))
+    net = cifar10.load(tmp_path / "run")
+    assert result["depth"] == net.depth == read_log(tmp_path / "run", "metrics")[-1]["depth"] + 1
+    left = sum(int(parameter.count_nonzero()) for parameter in net.model.parameters())
+    assert result["parameters"] == left + 16 * 16  # zeros of the layer that has just grown: identity and biases
 
 
 def test_a_folder_of_another_run_is_refused(tmp_path):
@@ -84,7 +153,7 @@ def test_a_folder_of_another_run_is_refused(tmp_path):
     assert same_run(tmp_path / "run", config)
     assert not same_run(tmp_path / "run", dataclasses.replace(config, seed=1))
     assert not same_run(tmp_path / "run", dataclasses.replace(config, rules={"warmup": "1"}))
-    with pytest.raises(RunError, match=r"of task 'cifar10'; accepted: one of gpf train mspacman$"):
+    with pytest.raises(RunError, match=r"of task 'cifar10'; accepted: one of task 'mspacman'$"):
         read_task_config(tmp_path / "run", mspacman.Config)
     written = json.loads((tmp_path / "run" / "config.json").read_text())
     written["config"]["colour"] = "red"
@@ -124,10 +193,12 @@ def test_what_cannot_be_is_refused_and_leaves_no_folder_behind(config, message, 
     assert not (tmp_path / "run").exists()
 
 
-def test_a_loss_that_is_no_number_ends_the_run_with_what_to_change(tmp_path):
-    config = drifting.Config(problem="regression", method="backprop", tasks=2, samples=320, learning_rate=1e30)
+@pytest.mark.parametrize("name", ["cifar10", "mspacman", "shakespeare", "backprop", "regression"])
+def test_a_loss_that_is_no_number_ends_the_run_with_what_to_change(name, tmp_path):
+    """Also where the rules look at points, or at hits, which are numbers whatever the weights are."""
+    module, config = TINY[name]
     with pytest.raises(RuntimeError, match=r"^learning_rate: 1e\+30; the loss is no number any more"):
-        drifting.train(create_run(tmp_path / "run", config))
+        module.train(create_run(tmp_path / "run", dataclasses.replace(config, learning_rate=1e30)))
 
 
 def test_operations_of_a_gradient_step_by_hand():

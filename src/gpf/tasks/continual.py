@@ -429,7 +429,7 @@ def create_run(folder: Path, config: Config) -> Run:
 def train(run: Run, threads: int | None = None, report: Report = lambda metrics: None) -> dict[str, Any]:
     """Live through the whole stream, from wherever the run is; returns, and writes, its result."""
     go_on = f"saved; go on with the same command ({shlex.quote(str(run.folder))})"
-    return train_to_the_end(lambda: Training(run, threads), lambda: finish(run), report, go_on)
+    return train_to_the_end(lambda: Training(run, threads), lambda _: finish(run), report, go_on)
 
 
 def finish(run: Run) -> dict[str, Any]:

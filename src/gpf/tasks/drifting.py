@@ -223,7 +223,7 @@ class Training(NetworkTraining):
             if self.recall:
                 said += self._take_note(self.recall, int(torch.cat(known).sum()), others, inputs[epoch], wanted[epoch])
         score = float(torch.cat(counted).float().mean())
-        found = plasticity(model, inputs[:PROBE]) if math.isfinite(score) else []
+        found = plasticity(model, inputs[:PROBE]) if math.isfinite(score) and self.sound() else []
         return score, {
             "score": score,
             "plasticity": [layer.to_json() for layer in found],

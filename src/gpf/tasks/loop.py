@@ -5,7 +5,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import torch
 
@@ -28,8 +28,11 @@ class InRounds(Protocol):
         """Learn for one round, and return its metrics."""
 
 
+Training = TypeVar("Training", bound=InRounds)
+
+
 def train_to_the_end(
-    make: Callable[[], InRounds], finish: Callable[[], dict[str, Any]], report: Report, go_on: str
+    make: Callable[[], Training], finish: Callable[[Training], dict[str, Any]], report: Report, go_on: str
 ) -> dict[str, Any]:
     """Train in rounds until it is over, on one thread of torch's, and return what `finish` makes of it.
 
@@ -45,7 +48,7 @@ def train_to_the_end(
                 report(training.round())
                 if asked_to_stop.is_set():
                     raise Interrupted(go_on)
-        return finish()
+        return finish(training)
     except KeyboardInterrupt:
         raise Interrupted(go_on) from None
     finally:

@@ -262,7 +262,7 @@ def train(run: Run, threads: int | None = None, report: Report = lambda metrics:
     """
     check_threads(threads)
     go_on = f"saved; go on with: gpf train --resume {shlex.quote(str(run.folder))}"
-    return train_to_the_end(lambda: Training(run, threads), lambda: finish(run, threads), report, go_on)
+    return train_to_the_end(lambda: Training(run, threads), lambda _: finish(run, threads), report, go_on)
 
 
 def check_threads(threads: int | None) -> None:

@@ -9,7 +9,7 @@ import math
 import shlex
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self, TypeVar
@@ -161,37 +161,43 @@ class NetworkTraining(ABC):
         """Learn for one round, write its lines and its checkpoint, and return its metrics."""
         now, started = self.progress, time.perf_counter()
         metric, learnt = self.learn()
-        if not math.isfinite(metric):
+        if not (math.isfinite(metric) and self.sound()):
             raise RuntimeError(
                 f"learning_rate: {self.config.learning_rate}; the loss is no number any more after {now['step']:,}"
                 " steps; accepted: a lower one"
             )
         now["round"] += 1
-        shape = self.net.shape()
+        shape = self.shape()
         better = metric if self.net.rules.mode == "max" else -metric
         now["since_best"] += 1
         if now["best"] is None or better > now["best"]:
             now["best"], now["since_best"] = better, 0
             self.net.save(self.run.checkpoint("best"), optimizer=False, extra=self._about())
-        parameters = self.parameters()
         events = self.net.end_epoch(metric)
         now["seconds"] += time.perf_counter() - started
         metrics = {
             **{name: now[name] for name in ("round", "step", "seconds", "flops")},
             **learnt,
-            "depth": shape.depth,
-            "density": shape.density,
-            "frozen": list(shape.frozen),
-            "parameters": parameters,
+            **shape,
         }
         self.run.append("metrics", [metrics])
         self.run.append("events", [{"round": now["round"], "step": now["step"], **e.to_json()} for e in events])
         self.net.save(self.run.checkpoint("last"), extra=self._about())
         return metrics
 
-    def parameters(self) -> int:
-        """Weights and biases of the whole model that are not pruned."""
-        return sum(p.numel() for p in self.net.model.parameters()) - self.net.shape().pruned
+    def sound(self) -> bool:
+        """Whether all weights are numbers still."""
+        return all(bool(weight.isfinite().all()) for weight in self.net.model.parameters())
+
+    def shape(self) -> dict[str, Any]:
+        """Of the network, as it is now; its parameters are the weights and biases that are not pruned."""
+        shape = self.net.shape()
+        return {
+            "depth": shape.depth,
+            "density": shape.density,
+            "frozen": list(shape.frozen),
+            "parameters": sum(parameter.numel() for parameter in self.net.model.parameters()) - shape.pruned,
+        }
 
     def _about(self) -> dict[str, Any]:
         return {**self.extra(), "progress": self.progress}
@@ -217,11 +223,18 @@ def create_run(folder: Path, config: TaskConfig) -> Run:
     )
 
 
+def find_data_of(wanted: Mapping[Path, TaskConfig]) -> None:
+    """Have what the runs of a task need, before several processes look for it at once; finished ones need nothing."""
+    unfinished = [config for folder, config in wanted.items() if not (folder / "result.json").exists()]
+    if unfinished:
+        unfinished[0].find_data()
+
+
 def read_task_config(folder: Path, kind: type[AnyConfig]) -> AnyConfig:
     """The configuration of a run of a task."""
     written = read_config(folder)
     if written.get("task") != kind.TASK:
-        raise RunError(f"run: {folder} is of task {written.get('task')!r}; accepted: one of gpf train {kind.TASK}")
+        raise RunError(f"run: {folder} is of task {written.get('task')!r}; accepted: one of task {kind.TASK!r}")
     try:
         return kind.of(written["config"])
     except (KeyError, TypeError) as error:
@@ -240,13 +253,13 @@ def train_run(
     run: Run, make: Callable[[], NetworkTraining], finish: Callable[[], dict[str, Any]], report: Report
 ) -> dict[str, Any]:
     """Train to the end, from wherever the run is; returns, and writes, what `finish` makes of it, and how it went."""
-    task = read_config(run.folder)["task"]
+    about = read_config(run.folder)
+    task = about["config"].get("problem", about["task"])  # as the command knows it
     go_on = f"saved; go on with: gpf train {task} --resume {shlex.quote(str(run.folder))}"
 
-    def written() -> dict[str, Any]:
-        last = read_log(run.folder, "metrics")[-1]
-        kept = ("depth", "density", "frozen", "parameters", "round", "step", "seconds", "flops")
-        result = {"run": str(run.folder), **finish(), **{name: last[name] for name in kept}}
+    def written(training: NetworkTraining) -> dict[str, Any]:
+        spent = {name: training.progress[name] for name in ("round", "step", "seconds", "flops")}
+        result = {"run": str(run.folder), **finish(), **training.shape(), **spent}
         write_json(run.folder / "result.json", result)
         return result
 

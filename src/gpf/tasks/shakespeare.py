@@ -1,7 +1,7 @@
 """GPT-2's architecture on TinyShakespeare: twelve blocks from the start, or one that grows to twelve."""
 
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -187,6 +187,7 @@ class Text:
     """Characters to a token, in the test's part."""
 
 
+@cache
 def three_parts() -> Text:
     """To learn from, to decide on, and to report: nine tenths of the text, and halves of the rest."""
     text, encoding = tinyshakespeare(), gpt2_encoding()

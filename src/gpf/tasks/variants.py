@@ -20,7 +20,7 @@ from gpf.spectra.recorder import read_snapshots
 from gpf.tasks import html
 from gpf.tasks.compare import markdown_table
 from gpf.tasks.many import Told, train_all
-from gpf.tasks.rounds import TaskConfig
+from gpf.tasks.rounds import TaskConfig, find_data_of
 from gpf.tasks.streams import verdict
 from gpf.tasks.studies import STUDIES, Claim, Outcome, Outcomes, Study, interval, judge, pruned_shares
 
@@ -58,6 +58,7 @@ def train_variants(
             config.check()
             places.append(runs / name / variant.replace(" ", "-").replace(",", "") / str(seed))
             wanted[places[-1]] = config
+    find_data_of(wanted)
     train_all(wanted, jobs, tell, task=study.module)
     return {variant: [Outcome.read(folder) for folder in places] for variant, places in folders.items()}
 

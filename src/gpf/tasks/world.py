@@ -165,7 +165,7 @@ def same_run(folder: Path, config: Config) -> bool:
 def train(run: Run, threads: int | None = None, report: Report = lambda metrics: None) -> dict[str, Any]:
     """Train to the end, from wherever the run is; returns, and writes, its result."""
     go_on = f"saved; go on with: gpf world train --resume {shlex.quote(str(run.folder))}"
-    return train_to_the_end(lambda: Training(run), lambda: finish(run), report, go_on)
+    return train_to_the_end(lambda: Training(run), lambda _: finish(run), report, go_on)
 
 
 def finish(run: Run) -> dict[str, Any]:
