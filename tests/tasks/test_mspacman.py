@@ -7,8 +7,9 @@ import pytest
 import torch
 from torch import nn
 
+from gpf.network import MLP
 from gpf.tasks import mspacman
-from gpf.tasks.mspacman import Games, choose, scaled
+from gpf.tasks.mspacman import Games, NormalisedMLP, choose, scaled
 from gpf.tasks.rounds import create_run
 
 pytestmark = pytest.mark.usefixtures("one_torch_thread")
@@ -101,6 +102,32 @@ def test_the_target_is_that_of_expected_sarsa_by_hand(tmp_path):
 
 def test_bytes_become_numbers_from_0_to_1():
     assert scaled(np.array([[0, 51, 255]], np.uint8)).tolist() == [[0.0, pytest.approx(0.2), 1.0]]
+
+
+def test_normalised_pixels_have_mean_0_and_deviation_1_but_for_those_that_never_change():
+    torch.manual_seed(0)
+    samples = torch.rand(500, 4) * torch.tensor([1.0, 0.1, 0.0, 10.0]) + 3.0
+    torch.manual_seed(1)
+    model = NormalisedMLP(4, 8, 2, depth=2)
+    torch.manual_seed(1)
+    plain = MLP(4, 8, 2, depth=2)
+    torch.testing.assert_close(model(samples), plain(samples))  # before it knows any
+    model.normalise_by(samples)
+    seen = (samples.numpy() - samples.numpy().mean(0)) / np.sqrt(samples.numpy().var(0, ddof=1) + 0.02**2)
+    torch.testing.assert_close(model(samples), plain(torch.from_numpy(seen)), rtol=1e-4, atol=1e-4)
+    assert seen[:, [0, 3]].std(0) == pytest.approx([1.0, 1.0], abs=0.01)
+    assert (seen[:, 2] == 0.0).all()
+
+
+def test_a_run_normalises_by_random_play_and_keeps_by_what(tmp_path, monkeypatch):
+    monkeypatch.setattr(mspacman, "RANDOM_STEPS", 100)
+    config = mspacman.Config(epochs=1, steps=10, games=1, width=8, normalised_pixels=True)
+    mspacman.train(create_run(tmp_path / "run", config))
+    model = mspacman.load(tmp_path / "run").model
+    frames = mspacman.random_frames()
+    torch.testing.assert_close(model.mean, frames.mean(0))
+    assert model.deviation.min() >= 0.02
+    assert model.deviation.max() > 0.1
 
 
 def test_validation_and_report_are_other_games_than_those_learnt_from():

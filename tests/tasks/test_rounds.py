@@ -25,6 +25,10 @@ TINY = {
     "cifar10": (cifar10, cifar10.Config(width=16, layers=3, epochs=4, images=300, rules=BUSY)),
     "baseline": (cifar10, cifar10.Config(width=16, layers=3, epochs=2, images=300, baseline=True)),
     "mspacman": (mspacman, mspacman.Config(width=8, layers=3, epochs=3, steps=130, lanes=2, games=2, rules=BUSY)),
+    "mspacman-longer": (
+        mspacman,
+        mspacman.Config(width=8, epochs=2, steps=90, lanes=2, games=2, baseline=True, normalised_pixels=True),
+    ),
     "shakespeare": (
         shakespeare,
         shakespeare.Config(width=8, heads=2, context=8, layers=3, batch=2, steps=6, rules=BUSY),
@@ -41,6 +45,7 @@ TINY = {
 def short_rounds(monkeypatch):
     monkeypatch.setattr(shakespeare, "STEPS_IN_A_ROUND", 2)
     monkeypatch.setattr(shakespeare, "VALIDATION_WINDOWS", 4)
+    monkeypatch.setattr(mspacman, "RANDOM_STEPS", 100)
     monkeypatch.setitem(drifting.STRENGTHS["permuted-mnist"], "continual-backprop", 0.01)
 
 

@@ -79,7 +79,11 @@ def outcome(result, lines=(), events=()):
 
 def cifar(losses, accuracy, parameters):
     lines = [{"validation": {"loss": loss}} for loss in losses]
-    result = {"best_epoch": 2, "most_accurate": {"accuracy": accuracy}, "parameters": parameters}
+    result = {
+        "best_epoch": 2,
+        "most_accurate": {"accuracy": accuracy, "parameters": parameters * 2},
+        "parameters": parameters,
+    }
     return outcome(result, lines)
 
 
@@ -96,7 +100,7 @@ def test_what_is_said_of_the_paper_s_curves(theirs, ours, verdicts):
         {"baseline": [cifar(theirs, 0.5, 200)] * 3, "GPF": [cifar(ours, 0.5, 80)] * 3}
     )
     assert [claim.verdict for claim in claims] == verdicts
-    assert "with 40% of the baseline's parameters" in claims[-1].measured
+    assert "with 40% of the baseline's parameters then and 40% in the end" in claims[-1].measured
 
 
 def test_a_lower_accuracy_is_said_to_be_lower():
@@ -113,11 +117,39 @@ def test_volatility_is_judged_by_a_test_of_variance(scale, verdict):
     other = 200.0 + scale * random.normal(0.0, 20.0, (5, 30))
     (claim,) = variants.find_study("mspacman").claims(
         {
-            "baseline": [outcome({"validation": row.tolist()}) for row in rewards],
-            "GPF": [outcome({"validation": row.tolist()}) for row in other],
+            "baseline": [outcome({"validation": row.tolist()}, [{"loss": 1.0}, {"loss": 3e5}]) for row in rewards],
+            "GPF": [outcome({"validation": row.tolist()}, [{"loss": 0.5}]) for row in other],
         }
     )
     assert claim.verdict == verdict
+    assert claim.measured.endswith("0.5, 0.5, 0.5, 0.5, 0.5 (GPF), 3e+05, 3e+05, 3e+05, 3e+05, 3e+05")
+
+
+def spoken(validation, spread):
+    lines = [{"validation": loss, "loss": [4.0 - spread, 4.0 + spread]} for loss in validation]
+    events = [{"kind": "grown", "step": 100}, {"kind": "grown", "step": 300}, {"kind": "frozen", "step": 900}]
+    return outcome({"test": validation[-1], "depth": 3, "flops": 10.0}, lines, events)
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "verdicts"),
+    [
+        ([0.5, 0.5, 0.5], [(5.0, 0.1)] * 3, ["confirmed", "confirmed"]),  # GPF's loss is far calmer
+        ([0.1, 0.1, 0.1], [(5.0, 0.1)] * 3, ["refuted", "confirmed"]),
+        ([0.5, 0.1, 0.1], [(5.0, 0.1)] * 3, ["not shown", "confirmed"]),
+        ([0.1, 0.1, 0.1], [(5.5, 0.1)] * 3, ["refuted", "refuted"]),  # ends above its least
+        ([0.1, 0.1, 0.1], [(5.0, 0.1), (5.0, 0.1), (5.5, 0.1)], ["refuted", "partly"]),
+    ],
+)
+def test_what_is_said_of_a_language_model(theirs, ours, verdicts):
+    claims = variants.find_study("shakespeare").claims(
+        {
+            "baseline": [spoken([9.0, 6.0, 5.0], spread) for spread in theirs],
+            "GPF": [spoken([9.0, 5.0, last], spread) for last, spread in ours],
+        }
+    )
+    assert [claim.verdict for claim in claims[:2]] == verdicts
+    assert claims[2].measured == "ours had 3 blocks at step 300"
 
 
 def test_the_share_that_a_pruning_took_is_of_what_there_was():

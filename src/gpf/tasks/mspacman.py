@@ -21,8 +21,11 @@ from gpf.tasks.rounds import same_run as same_run
 SIDE, ACTIONS = 32, 9
 INPUTS = SIDE * SIDE * 3
 FRAMES_IN_A_STEP = 4
-VALIDATION, TEST = 700_000_000, 1_400_000_000
-"""First seeds of episodes that are played to decide on, and to report."""
+VALIDATION, TEST, RANDOM = 700_000_000, 1_400_000_000, 2_100_000_000
+"""First seeds of episodes that are played to decide on, to report, and at random, to see what frames are like."""
+RANDOM_LANES, RANDOM_STEPS = 8, 600
+LEAST_DEVIATION = 0.02
+"""Of a pixel, from 0 to 1: what changes less counts as if it changed as much."""
 EXPLORING = 0.05
 """Share of random actions in those."""
 
@@ -39,6 +42,8 @@ class Config(TwoVariants):
     """Units of each."""
     layer_norm: bool = False
     """Whether the first of them is normalised."""
+    normalised_pixels: bool = False
+    """Whether pixels are seen as they differ from their means in random play, by their deviations there."""
     epochs: int = 30
     """In each, all lanes begin a game anew."""
     steps: int = 150
@@ -75,9 +80,10 @@ class Config(TwoVariants):
 
 LONGER: dict[str, Any] = {
     "epochs": 24, "steps": 600, "lanes": 8, "batch": 64, "learning_rate": 3e-4, "layer_norm": True,
-    "exploration_decay": 0.9995, "least_exploration": 0.05,
+    "normalised_pixels": True, "exploration_decay": 0.9995, "least_exploration": 0.05,
 }  # fmt: skip
-"""A setting that learns: what it changes."""
+"""A setting that learns: what it changes. Most of a frame is the maze, which never changes: without normalised pixels
+all frames look alike to a fully connected network, and it always does the same."""
 
 
 class Training(NetworkTraining):
@@ -89,6 +95,9 @@ class Training(NetworkTraining):
         config = read_task_config(run.folder, Config)
         self._memory = np.empty((config.steps + 1, config.lanes, INPUTS), np.uint8)
         super().__init__(run, config)
+        if config.normalised_pixels and self.progress["round"] == 0:
+            model: Any = self.net.model
+            model.normalise_by(random_frames())
         self._games = Games(config.lanes, config.steps)
         self._validation = Games(config.games, config.steps)
 
@@ -189,15 +198,15 @@ class Games:
             np.asarray(lost) | np.asarray(cut),
         )  # fmt: skip
 
-    def play(self, model: nn.Module, seed: int, games: int) -> list[float]:
-        """The points of so many games, the first in each lane, of the best actions but for a few random ones."""
+    def play(self, model: nn.Module, seed: int, games: int, explore: float = EXPLORING) -> list[float]:
+        """The points of so many games, the first in each lane, of the best actions but for a share of random ones."""
         scores: list[float] = []
         for first in range(0, games, self.lanes):
             random = np.random.default_rng(seed + first)
             frames = self.begin(seed + first)
             points, ended = np.zeros(self.lanes), np.zeros(self.lanes, np.bool_)
             while not ended.all():
-                frames, gained, _, over = self.step(choose(model, frames, EXPLORING, random))
+                frames, gained, _, over = self.step(choose(model, frames, explore, random))
                 points += np.where(ended, 0.0, gained)
                 ended |= over
             scores += points.tolist()
@@ -224,9 +233,41 @@ def _seed(seed: int, epoch: int, part: int) -> int:
     return part + 100_000 * seed + 100 * epoch
 
 
+def random_frames() -> Tensor:
+    """Of some games in which all actions are random, as numbers from 0 to 1."""
+    games, random = Games(RANDOM_LANES, RANDOM_STEPS), np.random.default_rng(0)
+    frames = np.empty((RANDOM_STEPS, RANDOM_LANES, INPUTS), np.uint8)
+    games.begin(RANDOM)
+    for step in range(RANDOM_STEPS):
+        frames[step] = games.step(random.integers(ACTIONS, size=RANDOM_LANES))[0]
+    return scaled(frames.reshape(-1, INPUTS))
+
+
+class NormalisedMLP(MLP):
+    """An MLP that sees each of its inputs as it differs from a mean, by a deviation."""
+
+    mean: Tensor
+    deviation: Tensor
+
+    def __init__(self, inputs: int, width: int, outputs: int, depth: int = 1, layer_norm: bool = False) -> None:
+        super().__init__(inputs, width, outputs, depth, layer_norm)
+        self.register_buffer("mean", torch.zeros(inputs))
+        self.register_buffer("deviation", torch.ones(inputs))
+
+    def normalise_by(self, samples: Tensor) -> None:
+        """From now on, by the means and deviations of some samples, (n, inputs)."""
+        self.mean.copy_(samples.mean(0))
+        self.deviation.copy_((samples.var(0) + LEAST_DEVIATION**2).sqrt())
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The outputs."""
+        return super().forward((x - self.mean) / self.deviation)
+
+
 def make_model(config: Config) -> MLP:
     """The network as it is before it learns."""
-    return MLP(INPUTS, config.width, ACTIONS, config.layers if config.baseline else 1, config.layer_norm)
+    kind = NormalisedMLP if config.normalised_pixels else MLP
+    return kind(INPUTS, config.width, ACTIONS, config.layers if config.baseline else 1, config.layer_norm)
 
 
 def load(folder: Path, checkpoint: str = "last") -> GrowPruneFreeze:
@@ -241,11 +282,14 @@ def train(run: Run, threads: int | None = None, report: Report = lambda metrics:
 
 def finish(folder: Path) -> dict[str, Any]:
     """What a run amounts to: points of games that nothing was decided on, of its last checkpoint."""
-    config = read_task_config(folder, Config)
-    scores = Games(config.games, config.steps).play(load(folder).model, _seed(config.seed, 0, TEST), 4 * config.games)
+    config, model = read_task_config(folder, Config), load(folder).model
+    seed = _seed(config.seed, 0, TEST)
+    games = Games(config.games, config.steps)
+    scores = games.play(model, seed, 4 * config.games)
     lines = read_log(folder, "metrics")
     return {
         "test": scores,
         "reward": float(np.mean(scores)),
+        "random": float(np.mean(games.play(model, seed, 4 * config.games, explore=1.0))),
         "validation": [float(np.mean(line["validation"])) for line in lines],
     }

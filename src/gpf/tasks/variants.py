@@ -28,6 +28,7 @@ SHOWN = 8
 """Columns of the figure of spectra: the first growths, and the latest."""
 ALIKE = 0.05
 """Kolmogorov distance of eigenvalues below which they follow a law; those of random weights are below 0.01."""
+FEW_SEEDS = ", which of so few seeds are plain means and ranges"
 OURS = "GPF"
 SUMMARY = "paper-tasks"
 """Name of the page that holds the paper's words against all pages' numbers."""
@@ -87,7 +88,8 @@ def write_page(name: str, outcomes: Outcomes, page: Path, command: str) -> Path:
     minutes = sum(one.result["seconds"] for runs in outcomes.values() for one in runs) / 60
     sections = [
         f"# {study.title}",
-        f"{study.about} Seeds {seeds[0]} to {seeds[-1]}; interquartile means with 95 % bootstrap intervals.",
+        f"{study.about} Seeds {seeds[0]} to {seeds[-1]}; interquartile means with 95 % bootstrap intervals"
+        f"{FEW_SEEDS if len(seeds) < 4 else ''}.",
         _table(study, scores),
         _against(study, scores),
         *([_claims_table({name: claims})] if claims else []),
