@@ -1,5 +1,6 @@
 """Variants over seeds: the page says what the runs say, and the paper's words are held against it."""
 
+import dataclasses
 import importlib
 import json
 
@@ -8,7 +9,8 @@ import pytest
 import torch
 
 from gpf.runs import read_result
-from gpf.tasks import shakespeare, variants
+from gpf.tasks import mspacman, shakespeare, variants
+from gpf.tasks.streams import Measure
 from gpf.tasks.studies import STUDIES, Outcome, pruned_shares
 
 pytestmark = pytest.mark.usefixtures("one_torch_thread", "with_data")
@@ -49,6 +51,7 @@ def test_a_page_of_every_study(name, tmp_path, monkeypatch):
     monkeypatch.setattr(variants, "train_all", train_here)
     monkeypatch.setattr(shakespeare, "STEPS_IN_A_ROUND", 2)
     monkeypatch.setattr(shakespeare, "VALIDATION_WINDOWS", 2)
+    monkeypatch.setattr(mspacman, "RANDOM_STEPS", 20)
     study = variants.find_study(name)
     outcomes = variants.train_variants(name, tmp_path / "runs", range(2), jobs=1, changes=TINY[name])
     assert {variant: len(runs) for variant, runs in outcomes.items()} == dict.fromkeys(study.variants, 2)
@@ -71,6 +74,22 @@ def test_a_page_of_every_study(name, tmp_path, monkeypatch):
     report = variants.write_report(outcomes["GPF"][0].folder).read_text()
     assert "not finished" not in report
     assert report.count("data:image/png") >= 1
+
+
+@pytest.mark.parametrize(
+    ("seeds", "row"),
+    [
+        (3, "| GPF less baseline | +2.000 [+2.000, +2.000] |"),
+        (6, "| GPF against baseline | better: +2.000 [+2.000, +2.000] |"),
+    ],
+)
+def test_a_few_seeds_are_not_judged(seeds, row):
+    study = dataclasses.replace(
+        variants.find_study("cifar10"), measures={"score": (Measure("score", 1, ".3f"), lambda outcome: 0.0)}
+    )
+    text = variants._against(study, {"baseline": {"score": [1.0] * seeds}, "GPF": {"score": [3.0] * seeds}})
+    assert row in text
+    assert ("it takes six seeds" in text) == (seeds < 6)
 
 
 def outcome(result, lines=(), events=()):

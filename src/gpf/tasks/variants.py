@@ -28,6 +28,8 @@ SHOWN = 8
 """Columns of the figure of spectra: the first growths, and the latest."""
 ALIKE = 0.05
 """Kolmogorov distance of eigenvalues below which they follow a law; those of random weights are below 0.01."""
+ENOUGH_SEEDS = 6
+"""With fewer, no permutation test of signs can have p < 0.05."""
 FEW_SEEDS = ", which of so few seeds are plain means and ranges"
 OURS = "GPF"
 SUMMARY = "paper-tasks"
@@ -143,13 +145,23 @@ def _against(study: Study, scores: dict[str, dict[str, list[float]]]) -> str:
     """What is ours less each other variant, seed by seed."""
     judged = {key: measure for key, (measure, _) in study.measures.items() if measure.better}
     ours = [variant for variant in scores if variant.startswith(OURS)]
+    few = any(len(values) < ENOUGH_SEEDS for of in scores.values() for values in of.values())
+
+    def cell(mine: str, variant: str, key: str) -> str:
+        said = verdict(scores[mine][key], scores[variant][key], judged[key])
+        return said.partition(": ")[2] if few else said
+
     rows = [
-        [f"{mine} against {variant}", *(verdict(scores[mine][key], of[key], m) for key, m in judged.items())]
+        [f"{mine} {'less' if few else 'against'} {variant}", *(cell(mine, variant, key) for key in judged)]
         for mine in ours
-        for variant, of in scores.items()
+        for variant in scores
         if variant not in ours
     ]
-    note = "Better and worse are said where a permutation test has p < 0.05, for which it takes six seeds."
+    note = (
+        "Differences are seed by seed; for a test that calls one better or worse it takes six seeds."
+        if few
+        else "Better and worse are said where a permutation test has p < 0.05."
+    )
     return markdown_table(["", *(measure.title for measure in judged.values())], rows) + f"\n\n{note}"
 
 
