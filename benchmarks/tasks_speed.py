@@ -159,7 +159,7 @@ def language_model(folder: Path, rounds: int) -> dict[str, float]:
         gpf.net.grow()
     gpf.learn()  # saliency is of gradients: there must have been some
     gpf.net.prune(keep=2 / 3)
-    assert gpf.net.shape().density < 0.67
+    assert gpf.net.shape().density < 0.7  # the newest block is left alone
     text, random = shakespeare.three_parts(), np.random.default_rng(0)
     model = shakespeare.GPT(64, 8, 12, 64)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.01, fused=True)
