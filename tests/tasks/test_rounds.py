@@ -24,10 +24,10 @@ BUSY = {
 TINY = {
     "cifar10": (cifar10, cifar10.Config(width=16, layers=3, epochs=4, images=300, rules=BUSY)),
     "baseline": (cifar10, cifar10.Config(width=16, layers=3, epochs=2, images=300, baseline=True)),
-    "mspacman": (mspacman, mspacman.Config(width=8, layers=3, epochs=3, steps=130, lanes=2, games=2, rules=BUSY)),
+    "mspacman": (mspacman, mspacman.Config(width=8, layers=3, epochs=3, steps=130, lanes=2, games=1, rules=BUSY)),
     "mspacman-longer": (
         mspacman,
-        mspacman.Config(width=8, epochs=2, steps=90, lanes=2, games=2, baseline=True, normalised_pixels=True),
+        mspacman.Config(width=8, epochs=2, steps=90, games=1, baseline=True, normalised_pixels=True),
     ),
     "shakespeare": (
         shakespeare,
@@ -45,6 +45,10 @@ TINY = {
 def short_rounds(monkeypatch):
     monkeypatch.setattr(shakespeare, "STEPS_IN_A_ROUND", 2)
     monkeypatch.setattr(shakespeare, "VALIDATION_WINDOWS", 4)
+    text = shakespeare.three_parts()
+    short = dataclasses.replace(text, test=text.test[:600])
+    monkeypatch.setattr(shakespeare, "three_parts", lambda: short)
+    monkeypatch.setattr(mspacman, "RANDOM_LANES", 1)
     monkeypatch.setattr(mspacman, "RANDOM_STEPS", 100)
     monkeypatch.setitem(drifting.STRENGTHS["permuted-mnist"], "continual-backprop", 0.01)
 

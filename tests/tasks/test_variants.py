@@ -21,14 +21,14 @@ BUSY = {
 }  # fmt: skip
 TINY = {
     "cifar10": {"width": 16, "layers": 2, "epochs": 3, "images": 200, "rules": BUSY},
-    "mspacman": {"width": 8, "layers": 2, "epochs": 3, "steps": 10, "games": 2, "rules": BUSY},
+    "mspacman": {"width": 8, "layers": 2, "epochs": 3, "steps": 10, "games": 1, "rules": BUSY},
     "mspacman-longer": {
         "width": 8,
         "layers": 2,
-        "epochs": 3,
+        "epochs": 2,
         "steps": 10,
-        "games": 2,
-        "lanes": 2,
+        "games": 1,
+        "lanes": 1,
         "batch": 4,
         "rules": BUSY,
     },
@@ -51,6 +51,10 @@ def test_a_page_of_every_study(name, tmp_path, monkeypatch):
     monkeypatch.setattr(variants, "train_all", train_here)
     monkeypatch.setattr(shakespeare, "STEPS_IN_A_ROUND", 2)
     monkeypatch.setattr(shakespeare, "VALIDATION_WINDOWS", 2)
+    text = shakespeare.three_parts()
+    short = dataclasses.replace(text, test=text.test[:600])
+    monkeypatch.setattr(shakespeare, "three_parts", lambda: short)
+    monkeypatch.setattr(mspacman, "RANDOM_LANES", 1)
     monkeypatch.setattr(mspacman, "RANDOM_STEPS", 20)
     study = variants.find_study(name)
     outcomes = variants.train_variants(name, tmp_path / "runs", range(2), jobs=1, changes=TINY[name])
