@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import gpf
-from gpf.continual.recall import Recall, Settings, count_parameters
+from gpf.continual.recall import Recall, Settings
 
 SETTINGS = Settings(interval=2, settled=3, trial=4, drop=0.5, keep=0.5, budget=10_000)
 STEPS = 1000.0
@@ -101,7 +101,7 @@ def test_what_does_well_is_kept_as_it_was_but_for_pruned_weights():
     before = outputs(recall)
     drop(recall)  # learns on for a moment in a world that has changed
     kept = recall.versions[0]
-    assert (kept.rate, kept.parameters) == (pytest.approx(0.5), count_parameters(recall.net))
+    assert (kept.rate, kept.parameters) == (pytest.approx(0.5), recall.net.count_parameters())
     assert not torch.equal(outputs(recall), before)
     recall._recalled(0, 0.5)
     torch.testing.assert_close(outputs(recall), before, rtol=0, atol=0)
@@ -137,15 +137,15 @@ def test_what_is_kept_is_pruned_by_saliency_and_what_is_in_use_is_not():
     for name in ("model/layers.0.linear.weight", "optimizer/layers.0.linear.weight/exp_avg"):
         assert not tensors[name][mask].any()
         assert tensors[name][~mask].all()
-    assert recall.versions[0].parameters == count_parameters(recall.net) - 24
-    assert recall.parameters == 2 * count_parameters(recall.net) - 24
+    assert recall.versions[0].parameters == recall.net.count_parameters() - 24
+    assert recall.parameters == 2 * recall.net.count_parameters() - 24
     assert recall.net.shape().pruned == 0
     drop(recall)
     recall._recalled(0, 0.5)
     assert int((weight == 0).sum()) == 24
     learn_once(recall)
     assert int((weight == 0).sum()) < 24  # what was pruned grows again, but for units without any weight
-    assert recall.versions[0].parameters == recall.parameters - count_parameters(recall.net)
+    assert recall.versions[0].parameters == recall.parameters - recall.net.count_parameters()
 
 
 def test_where_nothing_is_of_use_a_new_path_grows_and_what_was_kept_comes_back():

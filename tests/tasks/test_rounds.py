@@ -14,7 +14,7 @@ from gpf.tasks import cifar10, drifting, mspacman, shakespeare
 from gpf.tasks.loop import Interrupted
 from gpf.tasks.rounds import create_run, gradient_flops, read_task_config, same_run
 
-pytestmark = pytest.mark.usefixtures("one_torch_thread", "with_data")
+pytestmark = pytest.mark.usefixtures("one_torch_thread", "with_data", "short_tasks")
 
 BUSY = {
     "warmup": "0", "grow_patience": "1", "grow_threshold": "100", "prune_patience": "1", "saliency_threshold": "0.01",
@@ -42,14 +42,7 @@ TINY = {
 
 
 @pytest.fixture(autouse=True)
-def short_rounds(monkeypatch):
-    monkeypatch.setattr(shakespeare, "STEPS_IN_A_ROUND", 2)
-    monkeypatch.setattr(shakespeare, "VALIDATION_WINDOWS", 4)
-    text = shakespeare.three_parts()
-    short = dataclasses.replace(text, test=text.test[:600])
-    monkeypatch.setattr(shakespeare, "three_parts", lambda: short)
-    monkeypatch.setattr(mspacman, "RANDOM_LANES", 1)
-    monkeypatch.setattr(mspacman, "RANDOM_STEPS", 100)
+def busy_continual_backprop(monkeypatch):
     monkeypatch.setitem(drifting.STRENGTHS["permuted-mnist"], "continual-backprop", 0.01)
 
 

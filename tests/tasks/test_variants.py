@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from gpf.runs import read_result
-from gpf.tasks import mspacman, shakespeare, variants
+from gpf.tasks import shakespeare, variants
 from gpf.tasks.streams import Measure
 from gpf.tasks.studies import STUDIES, Outcome, pruned_shares
 
@@ -46,16 +46,10 @@ def train_here(wanted, jobs, tell, task):
             module.train(module.create_run(folder, config))
 
 
+@pytest.mark.usefixtures("short_tasks")
 @pytest.mark.parametrize("name", STUDIES)
 def test_a_page_of_every_study(name, tmp_path, monkeypatch):
     monkeypatch.setattr(variants, "train_all", train_here)
-    monkeypatch.setattr(shakespeare, "STEPS_IN_A_ROUND", 2)
-    monkeypatch.setattr(shakespeare, "VALIDATION_WINDOWS", 2)
-    text = shakespeare.three_parts()
-    short = dataclasses.replace(text, test=text.test[:600])
-    monkeypatch.setattr(shakespeare, "three_parts", lambda: short)
-    monkeypatch.setattr(mspacman, "RANDOM_LANES", 1)
-    monkeypatch.setattr(mspacman, "RANDOM_STEPS", 20)
     study = variants.find_study(name)
     outcomes = variants.train_variants(name, tmp_path / "runs", range(2), jobs=1, changes=TINY[name])
     assert {variant: len(runs) for variant, runs in outcomes.items()} == dict.fromkeys(study.variants, 2)

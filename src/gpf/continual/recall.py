@@ -137,7 +137,7 @@ class Recall:
     @property
     def parameters(self) -> int:
         """Weights and biases in use and kept that are not pruned."""
-        return count_parameters(self.net) + sum(version.parameters for version in self.versions.values())
+        return self.net.count_parameters() + sum(version.parameters for version in self.versions.values())
 
     def best(self) -> float:
         """The highest rate over `settled` epochs of late; 0 while there were not so many."""
@@ -173,7 +173,7 @@ class Recall:
         s = self.settings
         self.epoch += 1
         self.counts = [*self.counts, (successes, tried)][-4 * s.settled :]
-        self._make_room(count_parameters(self.net))  # it may have grown
+        self._make_room(self.net.count_parameters())  # it may have grown
         best, fallen = self.best(), self._fallen()
         if fallen is not None:
             if s.carry < 1.0:
@@ -204,7 +204,7 @@ class Recall:
         if self.settings.keep < 1.0:
             snapshot = prune_snapshot(self.net, snapshot, self.settings.keep)
         self.versions[self.current] = Version(snapshot, best, snapshot_parameters(snapshot), self.epoch)
-        self._make_room(count_parameters(self.net))
+        self._make_room(self.net.count_parameters())
 
     def _make_room(self, size: int) -> None:
         """Let the least recently used versions go until there is room for so many parameters in use."""
@@ -262,7 +262,7 @@ class Recall:
         self.counts = self.counts[: -s.window] if false_alarm else []
         self.trial, self.since = None, self.epoch
         self.net.plateau = Plateau()
-        self._make_room(count_parameters(self.net))
+        self._make_room(self.net.count_parameters())
         return [said]
 
     def _recalled(self, number: int, rate: float) -> str:
@@ -380,12 +380,6 @@ def _weight_of(net: GrowPruneFreeze, name: str) -> str:
     """The weight of which a snapshot's tensor tells something: `layer/2/belief/linear.weight`, of the third block's."""
     _, layer, _, weight = name.split("/")
     return f"{block_path(net.model, net.stack, int(layer))}{weight}"
-
-
-def count_parameters(net: GrowPruneFreeze) -> int:
-    """Weights and biases of the whole model that are not pruned."""
-    pruned = sum(weight.count_pruned() for layer in net.layers for weight in layer.weights)
-    return sum(p.numel() for p in net.model.parameters()) - pruned
 
 
 def snapshot_parameters(snapshot: Snapshot) -> int:

@@ -150,6 +150,11 @@ class GrowPruneFreeze:
             frozen=self.frozen,
         )
 
+    def count_parameters(self) -> int:
+        """Weights and biases of the whole model, beside the stack too, that are not pruned."""
+        pruned = sum(weight.count_pruned() for layer in self.layers for weight in layer.weights)
+        return sum(parameter.numel() for parameter in self.model.parameters()) - pruned
+
     def batch_size(self, initial: int, loss: float) -> int:
         """The batch size that the rules advise at this loss."""
         return batch_size(initial, loss, self.rules.batch_decay)

@@ -16,7 +16,7 @@ import torch
 
 import gpf
 from gpf.continual.methods import ContinualBackprop, L2Init, Method, OnlineEWC, ShrinkAndPerturb, linear_layers
-from gpf.continual.recall import Recall, Settings, count_parameters
+from gpf.continual.recall import Recall, Settings
 from gpf.navigation import parallel, policy_gradient
 from gpf.navigation.acting import INPUTS
 from gpf.navigation.agents import as_bytes, from_bytes
@@ -355,7 +355,7 @@ class Training:
         others = self._kept.keys() - {
             self.stream.visits[min(self.progress["visit"], len(self.stream.visits) - 1)].regime
         }
-        return count_parameters(self.net) * (1 + len(others))
+        return self.net.count_parameters() * (1 + len(others))
 
     def _visit_line(self, seconds: float) -> dict[str, Any]:
         now = self.progress
@@ -367,7 +367,7 @@ class Training:
             **{name: [sum(found), len(found)] for name, found in known.items()},
             "steps": now["steps"], "seconds": seconds, "depth": self.net.depth, "density": self.net.density,
             "parameters": now["parameters"],
-            "flops": 2 * count_parameters(self.net),
+            "flops": 2 * self.net.count_parameters(),
             "dead": float(np.mean([layer.dead for layer in layers])),
             "effective_rank": float(np.mean([layer.effective_rank for layer in layers])),
             "weight_magnitude": float(np.mean([layer.weight_magnitude for layer in layers])),

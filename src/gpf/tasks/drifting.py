@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from gpf.continual.methods import ContinualBackprop, L2Init, Method, linear_layers
-from gpf.continual.recall import Recall, Settings, count_parameters
+from gpf.continual.recall import Recall, Settings
 from gpf.data import mnist
 from gpf.network import MLP, Rules
 from gpf.runs import Run, read_log
@@ -228,7 +228,7 @@ class Training(NetworkTraining):
             "score": score,
             "plasticity": [layer.to_json() for layer in found],
             "said": said,
-            "kept": self.recall.parameters if self.recall else count_parameters(self.net),
+            "kept": self.recall.parameters if self.recall else self.net.count_parameters(),
         }
 
     def _take_note(

@@ -196,7 +196,7 @@ class NetworkTraining(ABC):
             "depth": shape.depth,
             "density": shape.density,
             "frozen": list(shape.frozen),
-            "parameters": sum(parameter.numel() for parameter in self.net.model.parameters()) - shape.pruned,
+            "parameters": self.net.count_parameters(),
         }
 
     def _about(self) -> dict[str, Any]:

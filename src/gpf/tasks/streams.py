@@ -196,8 +196,14 @@ def verdict(ours: Sequence[float], theirs: Sequence[float], measure: Measure) ->
     """A difference with its interval, and whether it says that ours is better or worse."""
     d = paired_difference(ours, theirs)
     said = "no difference shown" if not d.shown else "better" if measure.better * d.mean > 0 else "worse"
+    return f"{said}: {difference(ours, theirs, measure)}"
+
+
+def difference(ours: Sequence[float], theirs: Sequence[float], measure: Measure) -> str:
+    """Ours less theirs, seed by seed, with its interval."""
+    d = paired_difference(ours, theirs)
     mean, least, most = (format(value, f"+{measure.form}") for value in (d.mean, d.low, d.high))
-    return f"{said}: {mean} [{least}, {most}]"
+    return f"{mean} [{least}, {most}]"
 
 
 def gap_closed(rows: Sequence[dict[str, Any]]) -> tuple[float, float, float] | None:

@@ -21,7 +21,7 @@ from gpf.tasks import html
 from gpf.tasks.compare import markdown_table
 from gpf.tasks.many import Told, train_all
 from gpf.tasks.rounds import TaskConfig, find_data_of
-from gpf.tasks.streams import verdict
+from gpf.tasks.streams import difference, verdict
 from gpf.tasks.studies import STUDIES, Claim, Outcome, Outcomes, Study, interval, judge, pruned_shares
 
 SHOWN = 8
@@ -146,13 +146,12 @@ def _against(study: Study, scores: dict[str, dict[str, list[float]]]) -> str:
     judged = {key: measure for key, (measure, _) in study.measures.items() if measure.better}
     ours = [variant for variant in scores if variant.startswith(OURS)]
     few = any(len(values) < ENOUGH_SEEDS for of in scores.values() for values in of.values())
-
-    def cell(mine: str, variant: str, key: str) -> str:
-        said = verdict(scores[mine][key], scores[variant][key], judged[key])
-        return said.partition(": ")[2] if few else said
-
+    word, say = ("less", difference) if few else ("against", verdict)
     rows = [
-        [f"{mine} {'less' if few else 'against'} {variant}", *(cell(mine, variant, key) for key in judged)]
+        [
+            f"{mine} {word} {variant}",
+            *(say(scores[mine][key], scores[variant][key], measure) for key, measure in judged.items()),
+        ]
         for mine in ours
         for variant in scores
         if variant not in ours
