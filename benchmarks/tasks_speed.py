@@ -1,12 +1,10 @@
 """How fast the tasks train, against plain loops of torch over the same networks, in one process and in turns.
 
-    python benchmarks/tasks_speed.py [--run runs/tasks/cifar10/GPF/0] [--rounds 7] [--write] [--json]
+    python benchmarks/tasks_speed.py [--run runs/tasks/cifar10/GPF-units/0] [--rounds 7] [--write] [--json]
 
 - CIFAR-10: `gpf train cifar10`'s epoch over 5,000 images, validation included, against a loop written without gpf; four
   layers from the start, and the same four layers in GPF's care, with its statistics and the masks of a third of all
-  weights. With `--run`, also the compact network of a finished run against the same network before; and the same with
-  every second unit cut off: what can be removed are units, and weights that are pruned one by one seldom leave none of
-  a unit's.
+  weights. With `--run`, also the compact network of a finished run against the same network before.
 - GPT-2: 10 gradient steps of `gpf train shakespeare` with twelve blocks, against a loop with torch's own cross-entropy.
 
 Ratios are medians over rounds of ours / plain: below 1 is faster. `--write` puts the table into docs/tasks.md.
@@ -27,7 +25,7 @@ import torch
 from documents import insert
 from torch.nn import functional
 
-from gpf.network import MLP, surgery
+from gpf.network import MLP
 from gpf.tasks import cifar10, shakespeare
 from gpf.tasks.rounds import create_run
 
@@ -55,9 +53,8 @@ def main() -> None:
         f"| the same in GPF's care | {ratios['gpt2_gpf']:.3f} |",
     ]
     if arguments.run:
-        for name, cut in (("compact", False), ("cut_and_compact", True)):
-            ratios[name], about = compacted(arguments.run, arguments.rounds, cut)
-            lines.append(f"| {about} | {ratios[name]:.3f} |")
+        ratios["compact"], about = compacted(arguments.run, arguments.rounds)
+        lines.append(f"| {about} | {ratios['compact']:.3f} |")
     text = "\n".join(lines)
     print(text)
     if arguments.write:
@@ -130,15 +127,9 @@ def plain_epoch(model: Any, learnt: Any, held_out: Any) -> Callable[[], None]:
     return epoch
 
 
-def compacted(run: Path, rounds: int, cut: bool) -> tuple[float, str]:
+def compacted(run: Path, rounds: int) -> tuple[float, str]:
     """The network of a run without the units that pruning has cut off, against the same network with them."""
     net = cifar10.load(run)
-    if cut:
-        for layer in net.layers:
-            weight = layer.weights[0]
-            mask = torch.zeros_like(weight.parameter, dtype=torch.bool)
-            weight.by_unit(mask)[::2] = True
-            surgery.prune(layer, weight, mask, {})
     small, large = net.compact(), net.detach()
     learnt, *held_out = cifar10.three_parts(IMAGES)
     for model in (small, large):
@@ -146,8 +137,8 @@ def compacted(run: Path, rounds: int, cut: bool) -> tuple[float, str]:
             parameter.requires_grad_(True)
     ratio = in_turns(rounds, plain_epoch(large, learnt, held_out), compact=plain_epoch(small, learnt, held_out))
     sizes = [sum(p.numel() for p in model.parameters()) for model in (large, small)]
-    words = f"a finished network{', every second unit cut off,' if cut else ''} made compact"
-    return ratio["compact"], f"{words}, {sizes[0]:,} to {sizes[1]:,} parameters, against itself"
+    about = f"a finished network made compact, {sizes[0]:,} to {sizes[1]:,} parameters, against itself"
+    return ratio["compact"], about
 
 
 def language_model(folder: Path, rounds: int) -> dict[str, float]:

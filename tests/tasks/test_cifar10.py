@@ -9,6 +9,7 @@ from gpf import data
 from gpf.network import MLP, batch_size
 from gpf.tasks import cifar10
 from gpf.tasks.rounds import create_run
+from gpf.tasks.studies import STUDIES, UNITS, Outcome
 
 pytestmark = pytest.mark.usefixtures("one_torch_thread", "with_data")
 
@@ -70,3 +71,24 @@ def test_the_paper_s_values_are_the_defaults():
     assert (rules.warmup, rules.grow_patience, rules.prune_patience, rules.freeze_patience) == (7, 5, 2, 7)
     model = cifar10.make_model(cifar10.Config(baseline=True))
     assert [layer.linear.in_features for layer in model.layers] == [3072, 512, 512, 512]
+
+
+def test_rules_that_prune_whole_units_leave_what_can_be_made_compact(tmp_path):
+    changes = {
+        "warmup": "0", "grow_patience": "1", "grow_threshold": "100", "prune_patience": "1",
+        "activation_threshold": "0.7",
+    }  # fmt: skip
+    config = cifar10.Config(width=16, layers=2, epochs=3, images=300, rules={**UNITS, **changes})
+    run = create_run(tmp_path / "run", config)
+    cifar10.train(run)
+    net = cifar10.load(run.folder)
+    weights = net.model.layers[0].linear.weight
+    left = int((weights != 0).any(1).sum())
+    assert 0 < left < 16
+    assert net.count_parameters() == sum(p.numel() for p in net.model.parameters()) - 3072 * (16 - left)
+    assert (weights != 0).all(1).sum() == left  # of no unit a part
+    compact = STUDIES["cifar10"]().measures["compact"][1](Outcome.read(run.folder))
+    assert compact == (3072 + 1) * left + (left + 1) * 16 + (16 + 1) * 10
+    images = torch.randn(20, 3072)
+    with torch.no_grad():
+        torch.testing.assert_close(net.compact()(images), net.model(images))

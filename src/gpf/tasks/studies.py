@@ -99,6 +99,13 @@ def _parameters_then(outcome: Outcome) -> float:
     return float(outcome.result["most_accurate"]["parameters"])
 
 
+def _compact_parameters(outcome: Outcome) -> float:
+    """Of the finished network without the units that pruning has cut off; what is zero in the others counts."""
+    from gpf.tasks.cifar10 import load
+
+    return float(sum(parameter.numel() for parameter in load(outcome.folder).compact().parameters()))
+
+
 def _cifar10_claims(of: Outcomes) -> list[Claim]:
     rises = {name: [_rise(one) for one in runs] for name, runs in of.items()}
     ours = [name for name in of if name != "baseline"]
@@ -263,6 +270,15 @@ LEAN: dict[str, str] = {
 
 With the paper's `freeze_patience` the first layer, which has most of them, freezes before it can be pruned.
 """
+UNITS: dict[str, str] = {
+    "warmup": "4", "grow_patience": "4", "grow_threshold": "0.02", "activation_threshold": "1.1",
+    "weight_threshold": "1000", "saliency_threshold": "1000", "belief_increment": "1", "belief_fall": "1",
+    "freeze_patience": "14",
+}  # fmt: skip
+"""Changes under which whole units go, so that what is left can be made compact; from a look at another seed.
+
+Belief is all or nothing: whether a unit's mean activation was above the threshold in the epoch before the pruning.
+"""
 COSTS: Measures = {
     "depth": (Measure("layers in the end", 0, ".0f"), lambda o: float(o.result["depth"])),
     "parameters": (Measure("parameters that are not zero", -1, ",.0f"), lambda o: float(o.result["parameters"])),
@@ -376,9 +392,10 @@ STUDIES: dict[str, Callable[[], Study]] = {
         title="CIFAR-10: four layers, or one that grows to four",
         about="Fully connected, 3072-512x4-10, Adam, rate 1e-4, batches of 128 e^(-loss / 2), 30 epochs of all 50,000"
         " training images, in all. GPF has the paper's values of its rules; GPF, lean, has others, under which more of"
-        " the weights are pruned. The rules look at the loss on one half of the test images; accuracies are those on"
+        " the weights are pruned; GPF, units, those under which whole units are. A network is compact without the units"
+        " that pruning has cut off. The rules look at the loss on one half of the test images; accuracies are those on"
         " the other half, at the epoch in which the first half's was best.",
-        variants={**BOTH, "GPF, lean": {"rules": LEAN}},
+        variants={**BOTH, "GPF, lean": {"rules": LEAN}, "GPF, units": {"rules": UNITS}},
         measures={
             "accuracy": (
                 Measure("best test accuracy", 1, ".2%"),
@@ -395,6 +412,7 @@ STUDIES: dict[str, Callable[[], Study]] = {
                 Measure("in the end", -1, ".3f"),
                 lambda o: float(o.result["last"]["validation"]["loss"]),
             ),
+            "compact": (Measure("parameters when compact", -1, ",.0f"), _compact_parameters),
             **COSTS,
         },
         curves={
