@@ -183,8 +183,6 @@ class Text:
     learnt: Tensor
     validation: Tensor
     test: Tensor
-    characters: float
-    """Characters to a token, in the test's part."""
 
 
 @cache
@@ -194,8 +192,12 @@ def three_parts() -> Text:
     bound = int(len(text) * LEARNT)
     learnt, held_out = (torch.tensor(encoding.encode_ordinary(part)) for part in (text[:bound], text[bound:]))
     half = len(held_out) // 2
-    test = held_out[half:]
-    return Text(learnt, held_out[:half], test, len(encoding.decode(test.tolist())) / len(test))
+    return Text(learnt, held_out[:half], held_out[half:])
+
+
+def characters_to_a_token(tokens: Tensor) -> float:
+    """How long the tokens of a part are, on average."""
+    return len(gpt2_encoding().decode(tokens.tolist())) / len(tokens)
 
 
 class Training(NetworkTraining):
@@ -287,7 +289,7 @@ def finish(folder: Path) -> dict[str, Any]:
     loss = mean_loss(model, windows(text.test, starts, config.context))
     return {
         "test": loss,
-        "test_a_character": loss / text.characters,
+        "test_a_character": loss / characters_to_a_token(text.test),
         "validation": read_log(folder, "metrics")[-1]["validation"],
     }
 

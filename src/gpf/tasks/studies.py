@@ -331,6 +331,12 @@ def _of_result(name: str) -> Callable[[Outcome], float]:
     return lambda outcome: float(outcome.result[name])
 
 
+def _validation_a_character(outcome: Outcome) -> float:
+    from gpf.tasks.shakespeare import characters_to_a_token, three_parts
+
+    return float(outcome.result["validation"]) / characters_to_a_token(three_parts().validation)
+
+
 def _mspacman(title: str, about: str, settings: dict[str, Any], more: Measures | None = None) -> Study:
     return Study(
         module="mspacman",
@@ -455,6 +461,7 @@ STUDIES: dict[str, Callable[[], Study]] = {
             "test": (Measure("test loss, nats a token", -1, ".3f"), _of_result("test")),
             "test_a_character": (Measure("nats a character", -1, ".3f"), _of_result("test_a_character")),
             "validation": (Measure("validation loss in the end", -1, ".3f"), _of_result("validation")),
+            "validation_a_character": (Measure("nats a character", -1, ".3f"), _validation_a_character),
             **{key: COSTS[key] for key in ("depth", "parameters", "flops")},  # hours of it are never undisturbed
         },
         curves={
