@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from rich.console import Console
@@ -94,7 +95,11 @@ def training_progress(
 def runs_progress(
     title: str, total: int, describe: Callable[[dict[str, Any]], str] | None = None
 ) -> Iterator[Callable[[Path, dict[str, Any] | None], None]]:
-    """Runs that are going on and that are done: a live table on a terminal, a line for each finished one elsewhere."""
+    """Runs that are going on and that are done: a live table on a terminal, a line for each finished one elsewhere.
+
+    What it yields may be called by several threads at once.
+    """
+    one_at_a_time = Lock()
     console = Console(stderr=True)
     going: dict[Path, float] = {}
     done = 0
@@ -103,7 +108,7 @@ def runs_progress(
         table = Table(
             title=f"{title}: {done} of {total} runs done, {total - done} left", box=None, title_justify="left"
         )
-        for folder, since in going.items():
+        for folder, since in list(going.items()):
             table.add_row(Text(str(folder)), f"for {time.monotonic() - since:.0f} s")
         return table
 
@@ -116,13 +121,14 @@ def runs_progress(
             if result is None:
                 going[folder] = time.monotonic()
                 return
-            going.pop(folder, None)
-            done += 1
             line = f"{folder}: {(describe or _result_line)(result)}"
-            if console.is_terminal:
-                live.console.print(Text(line))
-            else:
-                print(f"{line} ({done} of {total})", file=sys.stderr, flush=True)
+            with one_at_a_time:
+                going.pop(folder, None)
+                done += 1
+                if console.is_terminal:
+                    live.console.print(Text(line))
+                else:
+                    print(f"{line} ({done} of {total})", file=sys.stderr, flush=True)
 
         yield tell
 
