@@ -73,6 +73,7 @@ def _grid(labels: Any, inspections: Any, drifts: Any, draw: Any, unit: str) -> F
         left=0.5 / width, right=1 - 0.1 / width, bottom=0.5 / height, top=1 - 0.4 / height, wspace=0.12, hspace=0.22
     )
     panels = figure.subplots(len(names), len(labels), squeeze=False)
+    unnamed = set(names)
     for column, (label, inspection, drift) in enumerate(zip(labels, inspections, drifts, strict=True)):
         layers = {layer.name: layer for layer in inspection.layers}
         panels[0, column].set_title(label, fontsize=8)
@@ -89,8 +90,9 @@ def _grid(labels: Any, inspections: Any, drifts: Any, draw: Any, unit: str) -> F
             axes.tick_params(labelsize=7)
             axes.minorticks_off()
             axes.set_yticks([])
-            if column == 0:
+            if name in unnamed:
                 axes.set_ylabel(name, fontsize=8)
+                unnamed.remove(name)
     for axes in panels[-1]:
         axes.set_xlabel(unit, fontsize=8)
     return figure
