@@ -78,9 +78,8 @@ def write_page(name: str, outcomes: Outcomes, page: Path, command: str) -> Path:
         claims.append(weights_claim(study.on_weights, [_network(study, one).model for one in outcomes[OURS]]))
     page.mkdir(parents=True, exist_ok=True)
     figures = {f"{name}.png": curves_figure(study, outcomes)}
-    ours = [one for variant, runs in outcomes.items() if variant.startswith(OURS) for one in runs]
-    if any(one.events for one in ours):
-        figures[f"{name}-events.png"] = pruning_figure(ours, study.unit)
+    if any(one.events for runs in outcomes.values() for one in runs):
+        figures[f"{name}-events.png"] = events_figure(outcomes, study.unit)
     spectra = spectra_figure(study, outcomes[OURS][0])
     if spectra is not None:
         figures[f"{name}-spectra.png"] = spectra
@@ -192,20 +191,24 @@ def curves_figure(study: Study, outcomes: Outcomes) -> Figure:
     return figure
 
 
-def pruning_figure(runs: Sequence[Outcome], unit: str) -> Figure:
-    """When layers were added and frozen, and how much went at each pruning."""
+def events_figure(outcomes: Outcomes, unit: str) -> Figure:
+    """When layers were added and frozen, and how much went at each pruning, in runs in which something happened."""
     figure = Figure(figsize=(9, 3.2), layout="constrained")
     shares, layers = figure.subplots(1, 2)
-    for n, one in enumerate(runs):
-        pruned = [event for event in one.events if event["kind"] == "pruned"]
-        if pruned:
+    for n, (variant, runs) in enumerate(outcomes.items()):  # colours as in the figure of curves
+        name: str | None = variant
+        for one in runs:
+            if not one.events:
+                continue
+            pruned = [event for event in one.events if event["kind"] == "pruned"]
             shares.plot([event[unit] for event in pruned], pruned_shares(one), "o-", color=f"C{n}", markersize=4)
-        layers.step(
-            [line[unit] for line in one.lines], [line["depth"] for line in one.lines], where="post", color=f"C{n}"
-        )
-        for event in one.events:
-            if event["kind"] == "frozen":
-                layers.plot(event[unit], event["after"]["depth"], "s", color=f"C{n}", markersize=4)
+            steps, depths = zip(*((line[unit], line["depth"]) for line in one.lines), strict=True)
+            layers.step(steps, depths, where="post", color=f"C{n}", label=name)
+            for event in one.events:
+                if event["kind"] == "frozen":
+                    layers.plot(event[unit], event["after"]["depth"], "s", color=f"C{n}", markersize=4)
+            name = None  # one entry in the legend
+    layers.legend(fontsize=8)
     shares.set_title("share of the weights that went, at each pruning", fontsize=10)
     layers.set_title("layers; a square: one was frozen", fontsize=10)
     shares.set_ylim(bottom=0.0)
@@ -285,7 +288,7 @@ def write_report(folder: Path) -> Path:
     sections = {"Learning": html.figure(place / "training.png", "What was measured after every round.")}
     sections["Events"] = html.event_table(one.events, study.unit)
     if one.events:
-        save_figure(pruning_figure([one], study.unit), place / "events.png")
+        save_figure(events_figure({variant: [one]}, study.unit), place / "events.png")
         sections["Events"] += html.figure(place / "events.png", "Growth, pruning and freezing over time.")
     spectra = spectra_figure(study, one)
     if spectra is not None:
