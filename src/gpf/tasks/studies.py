@@ -324,6 +324,7 @@ def _drifting(problem: str, title: str, about: str, what: str, better: int, form
         },
         curves={what: lambda line: float(line["score"]), **DRIFTING_CURVES},
         claims=_drifting_claims,
+        seeds=6,
     )
 
 
