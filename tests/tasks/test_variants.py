@@ -175,6 +175,13 @@ def test_the_share_that_a_pruning_took_is_of_what_there_was():
     assert pruned_shares(outcome({}, events=events)) == [0.5]
 
 
+def test_the_figure_of_events_names_each_variant_in_which_something_happens_once():
+    lines = [{"round": 1, "depth": 1}, {"round": 2, "depth": 2}]
+    grown = outcome({}, lines, [{"kind": "grown", "round": 1}, {"kind": "frozen", "round": 2, "after": {"depth": 2}}])
+    figure = variants.events_figure({"baseline": [outcome({}, lines)] * 2, "GPF": [grown] * 2}, "round")
+    assert [text.get_text() for text in figure.axes[1].get_legend().get_texts()] == ["GPF"]
+
+
 @pytest.mark.parametrize(("kinds", "verdict"), [("random", "confirmed"), ("spiked", "refuted"), ("both", "partly")])
 def test_random_weights_follow_their_law_and_others_do_not(kinds, verdict):
     torch.manual_seed(0)
