@@ -16,7 +16,7 @@ from scipy import stats
 
 from gpf.navigation.config import Config
 from gpf.plume.memory import FEATURES
-from gpf.progress import runs_progress
+from gpf.runs.progress import runs_progress
 from gpf.tasks.many import train_all
 
 FIRST_SEED = 200

@@ -20,9 +20,9 @@ from torch import nn
 from gpf.navigation.acting import NetworkPolicy
 from gpf.navigation.evaluate import evaluate
 from gpf.navigation.flat import FlatNetwork
-from gpf.navigation.statistics import wilson
 from gpf.network import MLP
 from gpf.plume.scenario import Scenario
+from gpf.reports.statistics import wilson
 
 EXPECTED = {"network_best_gpf": (0.961, 311), "network_best_baseline_exp_best": (0.963, 286)}
 """Success and mean steps over 3,000 episodes in a prototype of their world, made before this one."""

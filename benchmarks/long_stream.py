@@ -21,8 +21,8 @@ import numpy as np
 from documents import ROOT, insert
 from matplotlib.figure import Figure
 
-from gpf.navigation.figures import save_figure
-from gpf.runs import Run, read_log
+from gpf.reports.figures import save_figure
+from gpf.runs.folder import Run, read_log
 from gpf.tasks.continual import Config, Training, create_run, finish
 
 WARM = 10

@@ -29,7 +29,7 @@ from documents import insert
 from gpf.navigation.policies import make_policy
 from gpf.plume.scenario import Scenario
 from gpf.plume.tokens import OBSERVATION_SIZES
-from gpf.runs import read_log
+from gpf.runs.folder import read_log
 from gpf.tasks.world_pages import latencies, make_planner, quantiles
 from gpf.world_model.batches import Windows
 from gpf.world_model.collection import Wandering, collect

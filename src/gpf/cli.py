@@ -41,8 +41,8 @@ class Train:
     def __call__(self) -> None:
         """Train, evaluate, and print the result."""
         from gpf.navigation.agents import read_run_config
-        from gpf.progress import training_progress
-        from gpf.runs import Run, next_folder
+        from gpf.runs.folder import Run, next_folder
+        from gpf.runs.progress import training_progress
         from gpf.tasks.plume import check_threads, create_run, train
         from gpf.tasks.report import write_report
 
@@ -96,9 +96,10 @@ class Evaluate:
     def __call__(self) -> None:
         """Evaluate, print, and write the figure."""
         from gpf.navigation.evaluate import BLOCK, HELD_OUT, evaluate, film
-        from gpf.navigation.figures import evaluation_figure, save_figure
+        from gpf.navigation.figures import evaluation_figure
         from gpf.plume.render import check_animation, save_animation
-        from gpf.progress import episode_progress
+        from gpf.reports.figures import save_figure
+        from gpf.runs.progress import episode_progress
 
         policy, scenario, where, about = self._policy()
         who = [part for part in (*Path(self.policy).parts, *about.values(), Path(where).stem) if part and part != "/"]
@@ -191,7 +192,7 @@ class Compare:
 
     def __call__(self) -> None:
         """Compare, and print the table."""
-        from gpf.progress import runs_progress
+        from gpf.runs.progress import runs_progress
         from gpf.tasks.compare import (
             Comparison,
             chosen_agents,
@@ -248,7 +249,7 @@ class Reproduce:
 
     def __call__(self) -> None:
         """Train what is missing, and write the page."""
-        from gpf.progress import runs_progress
+        from gpf.runs.progress import runs_progress
         from gpf.tasks.reproduce import chosen_agents, reproduce, write_page
 
         for name, least in (("seeds", 1), ("first_seed", 0)):
@@ -302,7 +303,7 @@ class Continual:
 
     def __call__(self) -> None:
         """Train what is missing, and write the page."""
-        from gpf.progress import runs_progress
+        from gpf.runs.progress import runs_progress
         from gpf.tasks.streams import Study, study, write_page
 
         plan = Study(
@@ -362,7 +363,7 @@ class Report:
 
     def __call__(self) -> None:
         """Write the report."""
-        from gpf.runs import read_config
+        from gpf.runs.folder import read_config
         from gpf.tasks import report, variants, world_pages
 
         task = read_config(self.run).get("task")

@@ -50,8 +50,8 @@ def _train_command(task: str, arguments: list[str]) -> Any:
 
 
 def _train(task: str, module_name: str, asked: Any, default: Any) -> None:
-    from gpf.progress import runs_progress, training_progress
-    from gpf.runs import Run, next_folder
+    from gpf.runs.folder import Run, next_folder
+    from gpf.runs.progress import runs_progress, training_progress
     from gpf.tasks.many import train_all
     from gpf.tasks.rounds import find_data_of, read_task_config
     from gpf.tasks.variants import write_report
@@ -110,7 +110,7 @@ class CompareTasks:
     def __call__(self) -> None:
         """Train what is missing, and write the pages."""
         from gpf.cli_world import typed_command
-        from gpf.progress import runs_progress
+        from gpf.runs.progress import runs_progress
         from gpf.tasks.variants import find_study, train_variants, write_page, write_summary
 
         for name, least in (("seeds", 1), ("first_seed", 0)):

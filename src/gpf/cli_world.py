@@ -51,7 +51,7 @@ class Data:
         from gpf.navigation.agents import load_navigator
         from gpf.navigation.policies import Policy, make_policy
         from gpf.plume.scenario import Scenario
-        from gpf.progress import steps_progress
+        from gpf.runs.progress import steps_progress
         from gpf.world_model.collection import Wandering, collect
         from gpf.world_model.sequences import read_minari, write_dataset, write_minari
 
@@ -95,8 +95,8 @@ class Train:
 
     def __call__(self) -> None:
         """Train, and print the result."""
-        from gpf.progress import runs_progress, training_progress
-        from gpf.runs import Run, next_folder
+        from gpf.runs.folder import Run, next_folder
+        from gpf.runs.progress import runs_progress, training_progress
         from gpf.tasks.many import train_all
         from gpf.tasks.world import create_run, train
         from gpf.tasks.world_pages import write_report
@@ -200,7 +200,7 @@ class Plan:
 
     def __call__(self) -> None:
         """Time a planning step, evaluate, and print."""
-        from gpf.progress import episode_progress
+        from gpf.runs.progress import episode_progress
         from gpf.tasks.world_pages import (
             baselines_of,
             check_held_out,
@@ -266,7 +266,7 @@ class Dream:
 
     def __call__(self) -> None:
         """Learn, evaluate, and print."""
-        from gpf.progress import steps_progress
+        from gpf.runs.progress import steps_progress
         from gpf.tasks.world_pages import (
             baselines_of,
             check_held_out,

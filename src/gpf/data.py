@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpf.progress import steps_progress
+from gpf.runs.progress import steps_progress
 
 CHUNK = 1 << 18
 TIMEOUT = 30.0

@@ -5,10 +5,11 @@ import pytest
 
 from gpf.navigation import evaluate as module
 from gpf.navigation.evaluate import BLOCK, HELD_OUT, TUNING, Evaluation, evaluate, film
-from gpf.navigation.figures import evaluation_figure, save_figure
+from gpf.navigation.figures import evaluation_figure
 from gpf.navigation.policies import CastAndSurge, Random, make_policy
 from gpf.plume import Scenario
 from gpf.plume.env import PlumeEnv
+from gpf.reports.figures import save_figure
 
 REFERENCE = Scenario.preset("reference")
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gpf.plume.regimes import Stream
-from gpf.runs import Run, RunError, read_log, read_result
+from gpf.runs.folder import Run, RunError, read_log, read_result
 from gpf.tasks import continual, streams
 from gpf.tasks.continual import Config, MethodName, Training, create_run, train
 from gpf.tasks.many import check_same

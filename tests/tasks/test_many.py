@@ -9,7 +9,7 @@ import time
 import pytest
 
 from gpf.navigation.config import Config
-from gpf.runs import Run, RunError, read_log
+from gpf.runs.folder import Run, RunError, read_log
 from gpf.tasks.many import train_all
 from gpf.tasks.plume import Training, create_run, train
 

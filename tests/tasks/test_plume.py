@@ -18,7 +18,7 @@ from gpf.navigation.config import Config
 from gpf.navigation.evaluate import evaluate
 from gpf.network import MLP, CheckpointError, Rules
 from gpf.plume import Scenario
-from gpf.runs import Run, RunError, read_log, read_result
+from gpf.runs.folder import Run, RunError, read_log, read_result
 from gpf.tasks import plume
 from gpf.tasks.loop import Interrupted
 from gpf.tasks.plume import Training, create_run, train

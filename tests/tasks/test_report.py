@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from gpf.navigation.config import Config
-from gpf.runs import RunError, read_log, read_result
+from gpf.runs.folder import RunError, read_log, read_result
 from gpf.tasks import plume
 from gpf.tasks.plume import Training, create_run, train
 from gpf.tasks.report import write_report

@@ -9,8 +9,8 @@ import pytest
 from PIL import Image
 
 from gpf.navigation.config import planned_events
-from gpf.navigation.statistics import interquartile_mean, paired_difference
 from gpf.network import MLP
+from gpf.reports.statistics import interquartile_mean, paired_difference
 from gpf.tasks import reproduce as module
 from gpf.tasks.plume import create_run, train
 from gpf.tasks.reproduce import PARTS, agents, change, column, page, parameters, reproduce, width_of, write_page

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from gpf.cli_tasks import TASKS
-from gpf.runs import Run, RunError, read_log
+from gpf.runs.folder import Run, RunError, read_log
 from gpf.tasks import cifar10, drifting, mspacman, shakespeare
 from gpf.tasks.loop import Interrupted
 from gpf.tasks.rounds import create_run, gradient_flops, read_task_config, same_run

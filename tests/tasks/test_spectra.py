@@ -10,7 +10,7 @@ from PIL import Image
 
 from gpf.cli import main
 from gpf.navigation.config import Config
-from gpf.runs import read_log
+from gpf.runs.folder import read_log
 from gpf.tasks.plume import create_run, train
 from gpf.tasks.spectra import analyse_run, draw_run, drifts
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from gpf.runs import read_result
+from gpf.runs.folder import read_result
 from gpf.tasks import shakespeare, variants
 from gpf.tasks.streams import Measure
 from gpf.tasks.studies import STUDIES, Outcome, pruned_shares

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gpf import cli
-from gpf.runs import Run, RunError, read_log, read_result
+from gpf.runs.folder import Run, RunError, read_log, read_result
 from gpf.tasks import world, world_pages
 from gpf.tasks.many import check_same
 from gpf.tasks.world import Training, create_run, three_parts, train

@@ -18,7 +18,7 @@ from gpf.navigation.flat import FlatNetwork
 from gpf.navigation.rollouts import Episodes, Rollouts
 from gpf.network import MLP, CheckpointError, GrowPruneFreeze
 from gpf.plume.scenario import ACTIONS, Scenario
-from gpf.runs import RunError, read_config
+from gpf.runs.folder import RunError, read_config
 
 CheckpointName = Literal["best", "last"]
 

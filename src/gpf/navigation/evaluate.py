@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpf.navigation.policies import Policy
-from gpf.navigation.statistics import wilson
 from gpf.plume.scenario import Scenario
 from gpf.plume.world import World, cores
+from gpf.reports.statistics import wilson
 
 if TYPE_CHECKING:
     from gpf.plume.render import Frame

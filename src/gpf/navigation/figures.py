@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 
 from gpf.navigation.agents import Navigator
 from gpf.navigation.evaluate import Evaluation
-from gpf.navigation.statistics import interquartile_mean
 from gpf.plume.memory import NAMES
 from gpf.plume.scenario import ACTIONS, LEVELS, OCTANTS
-from gpf.runs import read_log
+from gpf.runs.folder import read_log
 
 _FOUND, _LOST, _SOURCE = "#2f5d8c", "#ab3742", "#1e7a54"
 _EVENTS = {"grown": "#1e7a54", "pruned": "#b07d1a", "frozen": "#3b8ea5", "thawed": "#8a5a9e", "undone": "#ab3742"}
@@ -101,26 +100,8 @@ def input_names(navigator: Navigator) -> list[str]:
     return [f"{side} {n}" for side in ("left", "right") for n in range(LEVELS)] + [f"wind {n}" for n in range(OCTANTS)]
 
 
-def draw_band(axes: Axes, x: NDArray[Any], values: NDArray[np.float64], colour: str, label: str) -> None:
-    """The interquartile mean over runs, and its 95 % interval; values of shape (runs, len(x))."""
-    bands = np.array([interquartile_mean(column, 1000) for column in values.T])
-    axes.plot(x, bands[:, 0], color=colour, label=label)
-    axes.fill_between(x, bands[:, 1], bands[:, 2], color=colour, alpha=0.2, linewidth=0)
-
-
 def _column(metrics: list[dict[str, Any]], name: str) -> NDArray[np.float64]:
     return np.array([np.nan if line[name] is None else line[name] for line in metrics])
-
-
-def save_figure(figure: Figure, path: Path) -> None:
-    """Write a figure as PNG; an existing file is replaced at the very end."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{path.name}")
-    try:
-        figure.savefig(unfinished, dpi=130, format="png")
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
 
 
 def _draw_paths(axes: Axes, paths: list[NDArray[np.float32]], title: str, colour: str) -> None:

@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 from gpf.navigation.agents import load_navigator
 from gpf.navigation.config import Config
 from gpf.navigation.evaluate import BLOCK, HELD_OUT, evaluate
-from gpf.navigation.figures import draw_band, save_figure
 from gpf.navigation.policies import POLICIES, make_policy
-from gpf.navigation.statistics import Paired, interquartile_mean, paired_difference, probability_of_improvement
 from gpf.plume.scenario import Scenario
-from gpf.runs import read_log, replace_text
+from gpf.reports.figures import draw_band, save_figure
+from gpf.reports.statistics import Paired, interquartile_mean, paired_difference, probability_of_improvement
+from gpf.runs.folder import read_log, replace_text
 from gpf.tasks.many import Told, train_all
 from gpf.tasks.plume import evaluate_held_out
 

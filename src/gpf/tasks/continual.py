@@ -26,7 +26,7 @@ from gpf.navigation.rollouts import Rollouts, probe_inputs
 from gpf.network import MLP, Rules
 from gpf.plume.regimes import Stream, preset, roomiest
 from gpf.plume.scenario import ACTIONS, Scenario
-from gpf.runs import Run, RunError, read_config, read_log, write_json
+from gpf.runs.folder import Run, RunError, read_config, read_log, write_json
 from gpf.spectra.plasticity import plasticity
 from gpf.tasks.loop import Report, train_to_the_end, versions
 

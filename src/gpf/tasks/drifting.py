@@ -20,7 +20,7 @@ from gpf.continual.methods import ContinualBackprop, L2Init, Method, linear_laye
 from gpf.continual.recall import Recall, Settings
 from gpf.data import mnist
 from gpf.network import MLP, Rules
-from gpf.runs import Run, read_log
+from gpf.runs.folder import Run, read_log
 from gpf.spectra.plasticity import plasticity
 from gpf.tasks.loop import Report
 from gpf.tasks.rounds import NetworkTraining, TaskConfig, read_task_config, train_run

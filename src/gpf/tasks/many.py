@@ -17,7 +17,7 @@ from queue import SimpleQueue
 from threading import Event, Lock, Thread
 from typing import Any
 
-from gpf.runs import Run, RunError, check_free, read_config, read_result
+from gpf.runs.folder import Run, RunError, check_free, read_config, read_result
 from gpf.tasks.loop import versions
 
 PATIENCE = 60.0

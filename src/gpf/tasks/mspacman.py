@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from gpf.network import MLP, GrowPruneFreeze, Rules
-from gpf.runs import Run, read_log
+from gpf.runs.folder import Run, read_log
 from gpf.tasks.loop import Report
 from gpf.tasks.rounds import NetworkTraining, TwoVariants, gradient_flops, load_network, read_task_config, train_run
 from gpf.tasks.rounds import create_run as create_run

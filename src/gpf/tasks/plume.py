@@ -32,7 +32,7 @@ from gpf.navigation.rollouts import Episodes, probe_inputs
 from gpf.network import Rules
 from gpf.network.events import Event
 from gpf.plume.scenario import Scenario
-from gpf.runs import Run, RunError, read_config, read_log, write_json
+from gpf.runs.folder import Run, RunError, read_config, read_log, write_json
 from gpf.spectra.plasticity import plasticity
 from gpf.spectra.recorder import Recorder, write_snapshot
 from gpf.tasks.loop import Report, train_to_the_end, versions
@@ -273,7 +273,8 @@ def check_threads(threads: int | None) -> None:
 
 def finish(run: Run, threads: int | None = None) -> dict[str, Any]:
     """Evaluate both checkpoints of a trained run on held-out episodes; write the result and the figures."""
-    from gpf.navigation.figures import evaluation_figure, save_figure, training_figure
+    from gpf.navigation.figures import evaluation_figure, training_figure
+    from gpf.reports.figures import save_figure
 
     config, _ = read_run_config(run.folder)
     results: dict[str, dict[str, Any]] = {}

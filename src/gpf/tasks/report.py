@@ -4,8 +4,9 @@ from pathlib import Path
 from typing import Any
 
 from gpf.navigation.agents import load_navigator
-from gpf.navigation.figures import evaluation_figure, network_figure, save_figure, training_figure
-from gpf.runs import RunError, read_config, read_log, read_result, replace_text
+from gpf.navigation.figures import evaluation_figure, network_figure, training_figure
+from gpf.reports.figures import save_figure
+from gpf.runs.folder import RunError, read_config, read_log, read_result, replace_text
 from gpf.tasks.html import event_table, figure, page, settings, table
 from gpf.tasks.plume import EPISODES, PATHS, evaluate_held_out
 from gpf.tasks.spectra import analyse_run, draw_run

@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 
 from gpf.navigation.agents import load_navigator
 from gpf.navigation.config import Config
-from gpf.navigation.figures import draw_band, save_figure
-from gpf.navigation.statistics import interquartile_mean, paired_difference
 from gpf.plume.scenario import ACTIONS, Scenario
 from gpf.plume.tokens import ONEHOT_SIZE
-from gpf.runs import read_log, replace_text
+from gpf.reports.figures import draw_band, save_figure
+from gpf.reports.statistics import interquartile_mean, paired_difference
+from gpf.runs.folder import read_log, replace_text
 from gpf.tasks.compare import markdown_table
 from gpf.tasks.many import Told, check_jobs, train_all
 from gpf.tasks.plume import evaluate_held_out

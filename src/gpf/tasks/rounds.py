@@ -21,7 +21,7 @@ from torch.optim import Optimizer
 import gpf
 from gpf.navigation.config import rule_changes
 from gpf.network import GrowPruneFreeze, Rules
-from gpf.runs import Run, RunError, read_config, read_log, write_json
+from gpf.runs.folder import Run, RunError, read_config, read_log, write_json
 from gpf.spectra.recorder import Recorder, Snapshot, write_snapshot
 from gpf.tasks.loop import Report, train_to_the_end, versions
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from gpf.data import gpt2_encoding, tinyshakespeare
 from gpf.network import GrowPruneFreeze, Rules
-from gpf.runs import Run, read_log
+from gpf.runs.folder import Run, read_log
 from gpf.tasks.loop import Report
 from gpf.tasks.rounds import NetworkTraining, TwoVariants, gradient_flops, load_network, read_task_config, train_run
 from gpf.tasks.rounds import create_run as create_run

@@ -10,9 +10,9 @@ import torch
 from torch import nn
 
 from gpf.navigation.agents import load_network, make_model, read_run_config
-from gpf.navigation.figures import save_figure
 from gpf.navigation.rollouts import probe_inputs
-from gpf.runs import read_log, write_json
+from gpf.reports.figures import save_figure
+from gpf.runs.folder import read_log, write_json
 from gpf.spectra.capture import weight_matrix, weighted_layers
 from gpf.spectra.figures import grams_figure, plasticity_figure, weights_figure
 from gpf.spectra.folds import folds

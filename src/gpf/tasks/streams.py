@@ -15,9 +15,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from gpf.continual import measures
-from gpf.navigation.figures import draw_band, save_figure
-from gpf.navigation.statistics import RESAMPLES, interquartile_mean, paired_difference
-from gpf.runs import read_log, replace_text
+from gpf.reports.figures import draw_band, save_figure
+from gpf.reports.statistics import RESAMPLES, interquartile_mean, paired_difference
+from gpf.runs.folder import read_log, replace_text
 from gpf.tasks.compare import markdown_table
 from gpf.tasks.continual import ORACLES, Config, LearnerName, MethodName
 from gpf.tasks.many import Told, check_jobs, train_all

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from gpf.navigation.statistics import interquartile_mean, paired_difference
-from gpf.runs import read_log, read_result
+from gpf.reports.statistics import interquartile_mean, paired_difference
+from gpf.runs.folder import read_log, read_result
 from gpf.tasks.streams import Measure
 
 LATE = 2_000

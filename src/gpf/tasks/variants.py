@@ -10,9 +10,9 @@ import numpy as np
 from matplotlib.figure import Figure
 from torch import nn
 
-from gpf.navigation.figures import draw_band, save_figure
 from gpf.network import GrowPruneFreeze
-from gpf.runs import RunError, read_config, replace_text
+from gpf.reports.figures import draw_band, save_figure
+from gpf.runs.folder import RunError, read_config, replace_text
 from gpf.spectra.empirical import Bulk
 from gpf.spectra.figures import weights_figure
 from gpf.spectra.inspection import Inspection, inspect

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from gpf.plume.tokens import STATES, VOCABULARY_VERSION
-from gpf.runs import Run, RunError, read_config, read_log, write_json
+from gpf.runs.folder import Run, RunError, read_config, read_log, write_json
 from gpf.tasks.loop import Report, train_to_the_end, versions
 from gpf.tasks.rounds import NetworkTraining, gradient_flops
 from gpf.world_model.batches import Windows

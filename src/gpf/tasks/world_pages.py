@@ -13,13 +13,13 @@ import torch
 from gpf.navigation.acting import NetworkPolicy
 from gpf.navigation.agents import load_navigator
 from gpf.navigation.evaluate import BLOCK, HELD_OUT, VALIDATION, Evaluation, Progress, evaluate
-from gpf.navigation.figures import save_figure
 from gpf.navigation.flat import FlatNetwork
 from gpf.navigation.policies import CastAndSurge, Policy
-from gpf.navigation.statistics import interquartile_mean
 from gpf.navigation.tokenized import SMELL, Tokenized
 from gpf.plume.scenario import Scenario
-from gpf.runs import RunError, read_config, read_log, read_result, replace_text
+from gpf.reports.figures import save_figure
+from gpf.reports.statistics import interquartile_mean
+from gpf.runs.folder import RunError, read_config, read_log, read_result, replace_text
 from gpf.tasks import html
 from gpf.tasks.compare import markdown_table
 from gpf.tasks.world import checked_data, three_parts

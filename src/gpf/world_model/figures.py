@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from gpf.plume.scenario import LEVELS, OCTANTS
-from gpf.runs import read_log
+from gpf.runs.folder import read_log
 from gpf.world_model.measures import Dreams, Predicted, durations
 from gpf.world_model.sequences import STREAMS
 

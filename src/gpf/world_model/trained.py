@@ -13,7 +13,7 @@ from gpf.navigation.tokenized import wind_angles
 from gpf.network import CheckpointError, GrowPruneFreeze
 from gpf.plume.scenario import OCTANTS, Scenario
 from gpf.plume.tokens import STATES, VOCABULARY_VERSION
-from gpf.runs import RunError, read_config
+from gpf.runs.folder import RunError, read_config
 from gpf.world_model.config import Config
 from gpf.world_model.model import WorldModel
 from gpf.world_model.sequences import EOS_CODE, FIRST_ACTION, FIRST_SPECIAL, Dataset

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from gpf.navigation.statistics import (
+from gpf.reports.statistics import (
     interquartile_mean,
     paired_difference,
     performance_profile,

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from gpf.runs import Run, RunError, next_folder, read_config, read_log, replace_text, write_json
+from gpf.runs.folder import Run, RunError, next_folder, read_config, read_log, replace_text, write_json
 
 
 def run_in(folder):
@@ -55,7 +55,7 @@ def test_a_folder_is_never_overwritten(tmp_path):
 
 def test_two_processes_cannot_write_to_one_run(tmp_path):
     run = run_in(tmp_path)
-    code = f"from gpf.runs import Run; from pathlib import Path; Run.open(Path({str(run.folder)!r}))"
+    code = f"from gpf.runs.folder import Run; from pathlib import Path; Run.open(Path({str(run.folder)!r}))"
     taken = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "is in use by another process" in taken.stderr
     run.close()

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from io import StringIO
 from pathlib import Path
 
-from gpf.progress import runs_progress
+from gpf.runs.progress import runs_progress
 
 
 class Slow(StringIO):
