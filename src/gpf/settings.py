@@ -51,7 +51,7 @@ def read(kind: type[Settings], values: Any, where: str = "") -> Settings:
     prefix = f"{where}: " if where else ""
     if not isinstance(values, Mapping):
         raise ValueError(f"{prefix}{kind.__name__} must be a table of settings, got {shown(values)}")
-    hints = field_types(kind)
+    hints = field_types(typing.cast(Any, kind))
     for name in values:
         if name not in hints:
             raise ValueError(f"{prefix}{unknown('setting', name, hints)}")
@@ -64,7 +64,7 @@ def read(kind: type[Settings], values: Any, where: str = "") -> Settings:
 
 
 @functools.cache
-def field_types(kind: type) -> dict[str, Any]:
+def field_types(kind: Any) -> dict[str, Any]:
     """The fields of a dataclass that its constructor takes, with their types."""
     hints = typing.get_type_hints(kind)
     return {spec.name: hints[spec.name] for spec in dataclasses.fields(kind) if spec.init}
