@@ -22,13 +22,17 @@ def number(default: float | None, low: float = -math.inf, high: float = math.inf
     return dataclasses.field(default=default, metadata={"low": low, "high": high, "below": below})
 
 
-def check(settings: Any) -> None:
-    """Refuse numbers that are not finite, or outside the range that their field declares."""
+def check(settings: Any, whole: float = -math.inf, real: float = -math.inf) -> None:
+    """Refuse numbers that are not finite, or outside the range that their field declares.
+
+    Where a field declares none, whole numbers must be at least `whole`, and others at least `real`.
+    """
     for spec in dataclasses.fields(settings):
         value = getattr(settings, spec.name)
         if isinstance(value, bool) or not isinstance(value, int | float):
             continue
-        low, high = spec.metadata.get("low", -math.inf), spec.metadata.get("high", math.inf)
+        low = spec.metadata.get("low", whole if isinstance(value, int) else real)
+        high = spec.metadata.get("high", math.inf)
         below = spec.metadata.get("below", False)
         if not math.isfinite(value) or not low <= value <= high or (below and value == high):
             raise ValueError(f"{spec.name} must be {_range(low, high, below)}, got {value}")

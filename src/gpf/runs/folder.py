@@ -2,29 +2,51 @@
 
     config.json  metrics.jsonl  events.jsonl  result.json  checkpoints/{best,last}/  figures/
 
-Lines are appended and flushed, everything else is replaced by renaming a complete file, and a checkpoint is written
-after the lines that lead to it. A process killed at any moment therefore leaves a folder from which training goes on
-at the last checkpoint; lines beyond it are dropped, because they will be written again.
+Lines are appended and synced to disk, everything else is replaced by renaming a complete file, and a checkpoint is
+written after the lines that lead to it. A process killed at any moment therefore leaves a folder from which training
+resumes at the last checkpoint; lines beyond it are dropped, because they will be written again. A run has an identity,
+which its checkpoints carry.
 """
 
 import fcntl
+import importlib.metadata
 import json
 import os
+import secrets
 import time
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 Log = Literal["metrics", "events"]
 LOGS: tuple[Log, ...] = ("metrics", "events")
+CheckpointName = Literal["best", "last"]
 
 
 class RunError(ValueError):
     """A run folder cannot be used; the message says why."""
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """A run, read back: what it amounts to (empty while it is not finished), its metrics, and its events."""
+
+    folder: Path
+    result: dict[str, Any]
+    lines: list[dict[str, Any]]
+    events: list[dict[str, Any]]
+
+    @classmethod
+    def read(cls, folder: Path) -> "Outcome":
+        """From its folder."""
+        return cls(folder, read_result(folder) or {}, read_log(folder, "metrics"), read_log(folder, "events"))
+
+
 class Run:
-    """A run folder that this process writes to; nobody else can meanwhile."""
+    """A run folder that this process writes to; no other process can meanwhile."""
 
     def __init__(self, folder: Path, patience: float = 1.0) -> None:
         self.folder = folder
@@ -33,7 +55,7 @@ class Run:
         """Let other processes have the folder."""
         if not _locked(lock, patience):
             self.close()
-            raise RunError(f"run: {folder} is in use by another process; accepted: one that is not")
+            raise RunError(f"run {folder} is in use by another process")
 
     @classmethod
     def create(cls, folder: Path, config: dict[str, Any]) -> "Run":
@@ -41,44 +63,61 @@ class Run:
         check_free(folder)
         folder.mkdir(parents=True, exist_ok=True)
         run = cls(folder)
-        write_json(folder / "config.json", config)
+        write_json(folder / "config.json", {"id": secrets.token_hex(8), **config})
         return run
 
     @classmethod
     def open(cls, folder: Path, patience: float = 1.0) -> "Run":
-        """A run that exists, to go on with it; `patience`: seconds to wait for a process that may be leaving it."""
+        """A run that exists, to resume it; `patience`: seconds to wait for a process that may be leaving it."""
         read_config(folder)
         return cls(folder, patience)
 
     @property
-    def config(self) -> dict[str, Any]:
-        """What was asked for."""
-        return read_config(self.folder)
+    def id(self) -> str:
+        """What tells this run from every other one, of the same settings too."""
+        return str(read_config(self.folder).get("id"))
 
-    def checkpoint(self, name: Literal["best", "last"]) -> Path:
+    def checkpoint(self, name: CheckpointName) -> Path:
         """Where a checkpoint is."""
         return self.folder / "checkpoints" / name
 
     def append(self, log: Log, lines: list[dict[str, Any]]) -> None:
-        """Append lines to a log; they are with the operating system when this returns."""
+        """Append lines to a log; they are on disk when this returns."""
         if lines:
-            with (self.folder / f"{log}.jsonl").open("a") as file:
+            with _naming(self.folder / f"{log}.jsonl") as path, path.open("a") as file:
                 file.write("".join(json.dumps(line) + "\n" for line in lines))
+                file.flush()
+                os.fsync(file.fileno())
 
-    def drop_after(self, last_round: int) -> None:
-        """Forget lines of rounds later than this, and one that a killed process left unfinished."""
+    def drop_after(self, last_round: int, events: int) -> None:
+        """Drop lines of later rounds, and one that a killed process left unfinished.
+
+        Refuses a folder in which what is left is not one line of metrics for each round, or not so many events.
+        """
+        kept = {
+            log: [line for line in read_log(self.folder, log) if line["round"] <= last_round] for log in LOGS
+        }  # fmt: skip
+        rounds = [line["round"] for line in kept["metrics"]]
+        if rounds != list(range(1, last_round + 1)):
+            raise RunError(
+                f"{self.folder / 'metrics.jsonl'} has {len(rounds)} lines for {last_round} rounds, or not in their"
+                " order; only an undamaged run can be resumed"
+            )
+        if len(kept["events"]) != events:
+            raise RunError(
+                f"{self.folder / 'events.jsonl'} has {len(kept['events'])} lines where the checkpoint counts {events};"
+                " only an undamaged run can be resumed"
+            )
         for log in LOGS:
-            path = self.folder / f"{log}.jsonl"
-            if path.exists():
-                kept = [line for line in read_log(self.folder, log) if line["round"] <= last_round]
-                replace_text(path, "".join(json.dumps(line) + "\n" for line in kept))
+            if (self.folder / f"{log}.jsonl").exists():
+                replace_text(self.folder / f"{log}.jsonl", "".join(json.dumps(line) + "\n" for line in kept[log]))
 
 
 def check_free(folder: Path) -> None:
     """Refuse a folder in which there is anything."""
     leftovers = {".lock", ".config.json.new"}  # of a process that was killed before there was a run
     if folder.exists() and (not folder.is_dir() or {path.name for path in folder.iterdir()} - leftovers):
-        raise RunError(f"run: {folder} exists; accepted: a new folder, or --resume {folder}")
+        raise RunError(f"run {folder} exists; give a new folder, or --resume {folder}")
 
 
 def _locked(file: int, patience: float) -> bool:
@@ -96,16 +135,13 @@ def _locked(file: int, patience: float) -> bool:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """The configuration of a run."""
-    config = _read_json(folder, folder / "config.json")
-    if not isinstance(config, dict):
-        raise RunError(f"run: {folder / 'config.json'} is damaged (no object); accepted: a run that gpf train wrote")
-    return config
+    """The configuration of a run, as it was written."""
+    return _read_object(folder, folder / "config.json")
 
 
 def read_result(folder: Path) -> dict[str, Any] | None:
     """The result of a run; None while it is not finished."""
-    return _read_json(folder, folder / "result.json") if (folder / "result.json").exists() else None
+    return _read_object(folder, folder / "result.json") if (folder / "result.json").exists() else None
 
 
 def read_log(folder: Path, log: Log) -> list[dict[str, Any]]:
@@ -116,8 +152,23 @@ def read_log(folder: Path, log: Log) -> list[dict[str, Any]]:
     try:
         *whole, unfinished = path.read_text().split("\n")
         return [_checked(json.loads(line)) for line in whole]
-    except (OSError, ValueError) as error:
-        raise RunError(f"run: {path} is damaged ({error}); accepted: lines that gpf train wrote") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise RunError(f"{path} is damaged ({_brief(error)})") from None
+
+
+def versions() -> dict[str, str]:
+    """Of everything on which the numbers of a run depend."""
+    names = {"gpf": "gpf-networks", "torch": "torch", "numpy": "numpy", "numba": "numba"}
+    return {name: importlib.metadata.version(package) for name, package in names.items()}
+
+
+@contextmanager
+def undamaged(folder: Path) -> Iterator[None]:
+    """Turn what code trips over in a folder that somebody has edited into one line about that folder."""
+    try:
+        yield
+    except (KeyError, TypeError, IndexError, AttributeError, ZeroDivisionError) as error:
+        raise RunError(f"run {folder} is damaged ({type(error).__name__}: {_brief(error)})") from error
 
 
 def next_folder(parent: Path, name: str) -> Path:
@@ -136,26 +187,45 @@ def write_json(path: Path, value: Any) -> None:
 def replace_text(path: Path, text: str) -> None:
     """Write a text file, or leave the one that is there."""
     unfinished = path.with_name(f".{path.name}.new")
+    with _naming(path):
+        try:
+            with unfinished.open("w") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            unfinished.replace(path)
+        finally:
+            unfinished.unlink(missing_ok=True)
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[Path]:
+    """A full disk does not say which file it was that did not fit."""
     try:
-        with unfinished.open("w") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+        yield path
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from None
 
 
 def _checked(line: Any) -> dict[str, Any]:
-    if not isinstance(line, dict) or not isinstance(line.get("round"), int):
+    if not isinstance(line, dict) or type(line.get("round")) is not int:
         raise ValueError("a line without its round")
     return line
 
 
-def _read_json(folder: Path, path: Path) -> Any:
+def _read_object(folder: Path, path: Path) -> dict[str, Any]:
     try:
-        return json.loads(path.read_text())
+        held = json.loads(path.read_text())
     except FileNotFoundError:
-        raise RunError(f"run: no {path.name} in {folder}; accepted: a folder that gpf train wrote") from None
-    except (OSError, ValueError) as error:
-        raise RunError(f"run: {path} is damaged ({error}); accepted: a run that gpf train wrote") from None
+        raise RunError(f"{folder} has no {path.name}; it is not a run of gpf train") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise RunError(f"{path} is damaged ({_brief(error)})") from None
+    if not isinstance(held, dict):
+        raise RunError(f"{path} is damaged (it holds no object)")
+    return held
+
+
+def _brief(error: Exception) -> str:
+    return " ".join(str(error).split())[:120]

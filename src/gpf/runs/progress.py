@@ -6,13 +6,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, Literal
 
 from rich.console import Console
 from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
+
+from gpf.runs.executors import Tell
+
+Describe = Callable[[dict[str, Any]], str]
+"""Says in a few words what metrics, or a result, amount to."""
 
 
 @contextmanager
@@ -53,7 +58,7 @@ def training_progress(
     total: int,
     tensorboard: bool = False,
     count: str = "epoch",
-    describe: Callable[[dict[str, Any]], str] | None = None,
+    describe: Describe | None = None,
 ) -> Iterator[Callable[[dict[str, Any]], None]]:
     """Metrics of each round as they come: a live line on a terminal, plain lines now and then elsewhere, on stderr.
 
@@ -93,72 +98,81 @@ def training_progress(
 
 @contextmanager
 def runs_progress(
-    title: str, total: int, describe: Callable[[dict[str, Any]], str] | None = None
-) -> Iterator[Callable[[Path, dict[str, Any] | None], None]]:
+    title: str, total: int, describe: Describe | None = None, finished: Describe | None = None
+) -> Iterator[Tell]:
     """Runs that are going on and that are done: a live table on a terminal, a line for each finished one elsewhere.
 
     What it yields may be called by several threads at once.
+
+    Args:
+        title: What they are.
+        total: How many there are.
+        describe: Says how far a run is, by the metrics of a round.
+        finished: Says what a run amounts to, by its result.
     """
     one_at_a_time = Lock()
     console = Console(stderr=True)
-    going: dict[Path, float] = {}
+    going: dict[Path, tuple[float, str]] = {}
     done = 0
 
     def view() -> Table:
         table = Table(
             title=f"{title}: {done} of {total} runs done, {total - done} left", box=None, title_justify="left"
         )
-        for folder, since in list(going.items()):
-            table.add_row(Text(str(folder)), f"for {time.monotonic() - since:.0f} s")
+        for folder, (since, line) in list(going.items()):
+            table.add_row(Text(str(folder)), f"for {time.monotonic() - since:.0f} s", Text(line))
         return table
 
     with Live(get_renderable=view, console=console, refresh_per_second=1, transient=True) as live:
         if not console.is_terminal:
             live.stop()
 
-        def tell(folder: Path, result: dict[str, Any] | None) -> None:
+        def tell(folder: Path, what: Literal["begun", "round", "finished"], told: dict[str, Any]) -> None:
             nonlocal done
-            if result is None:
-                going[folder] = time.monotonic()
-                return
-            line = f"{folder}: {(describe or _result_line)(result)}"
             with one_at_a_time:
-                going.pop(folder, None)
-                done += 1
-                if console.is_terminal:
-                    live.console.print(Text(line))
-                else:
-                    print(f"{line} ({done} of {total})", file=sys.stderr, flush=True)
+                if what == "begun":
+                    going[folder] = time.monotonic(), ""
+                elif what == "round" and folder in going:
+                    going[folder] = going[folder][0], (describe or _training_line)(told)
+                elif what == "finished":
+                    going.pop(folder, None)
+                    done += 1
+                    line = f"{folder}: {(finished or _result_line)(told)}"
+                    if console.is_terminal:
+                        live.console.print(Text(line))
+                    else:
+                        print(f"{line} ({done} of {total})", file=sys.stderr, flush=True)
 
         yield tell
 
 
-def _result_line(result: dict[str, Any]) -> str:
-    density = f", density {result['density']:.3f}" if "density" in result else ""
-    return f"success {result['success']:.2%}, depth {result['depth']}{density}"
+def _shape(of: dict[str, Any]) -> str:
+    return f"{of['depth']} layers, density {of['density']:.3f}, {of['parameters']:,} parameters"
 
 
 def _training_line(metrics: dict[str, Any]) -> str:
-    success = "-" if metrics["success"] is None else f"{metrics['success']:.1%}"
-    return (
-        f"success {success}, depth {metrics['depth']}, density {metrics['density']:.2f},"
-        f" {metrics['steps_per_second']:,.0f} steps/s"
-    )
+    return f"round {metrics['round']}, {_shape(metrics)}"
+
+
+def _result_line(result: dict[str, Any]) -> str:
+    numbers = [f"{key.replace('_', ' ')} {value:.4g}" for key, value in result.items() if isinstance(value, float)]
+    shown = [text for text in numbers if not text.startswith(("density", "seconds", "flops"))]
+    return ", ".join([*shown, _shape(result)])
 
 
 def _tensorboard_writer(folder: Path) -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
-        raise ValueError("tensorboard: it is not installed; accepted: after pip install tensorboard") from None
+        raise ValueError("--tensorboard needs the extra tensorboard: pip install 'gpf-networks[tensorboard]'") from None
     return SummaryWriter(folder / "tensorboard")
 
 
 def _write_scalars(writer: Any, metrics: dict[str, Any]) -> None:
-    for name in ("success", "spl", "return", "depth", "density", "parameters", "steps_per_second"):
-        if metrics[name] is not None:
-            writer.add_scalar(name, metrics[name], metrics["steps"])
-    for name, value in (metrics["validation"] or {}).items():
-        if value is not None:
-            writer.add_scalar(f"validation/{name}", value, metrics["steps"])
+    numbers = {name: value for name, value in metrics.items() if isinstance(value, int | float)}
+    if isinstance(metrics.get("validation"), dict):
+        numbers |= {f"validation/{name}": value for name, value in metrics["validation"].items() if value is not None}
+    for name, value in numbers.items():
+        if name not in ("round", "step", "seconds"):
+            writer.add_scalar(name, value, metrics["step"])
     writer.flush()

@@ -1,9 +1,7 @@
 """CIFAR-10 with a fully connected network: four layers from the start, or one that grows to four."""
 
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,12 +9,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from gpf.data import Images, cifar10
-from gpf.network import MLP, GrowPruneFreeze, Rules
-from gpf.runs.folder import Run, read_log
-from gpf.tasks.loop import Report
-from gpf.tasks.rounds import NetworkTraining, TwoVariants, gradient_flops, load_network, read_task_config, train_run
-from gpf.tasks.rounds import create_run as create_run
-from gpf.tasks.rounds import same_run as same_run
+from gpf.network import MLP, Rules
+from gpf.reports.statistics import paired_difference
+from gpf.reports.tables import Measure, iqm
+from gpf.reports.verdicts import Claim, Verdict
+from gpf.runs.folder import Outcome, Run, read_log
+from gpf.runs.training import Round
+from gpf.tasks.task import COSTS, Outcomes, RoundTraining, Task, TwoVariants, gradient_flops
 
 INPUTS, CLASSES = 3072, 10
 AT_A_TIME = 1000
@@ -26,8 +25,6 @@ AT_A_TIME = 1000
 @dataclass(frozen=True, kw_only=True)
 class Config(TwoVariants):
     """What network to train on CIFAR-10, and how; the values are the paper's."""
-
-    TASK: ClassVar[str] = "cifar10"
 
     layers: int = 4
     """Hidden layers: of the baseline from the start, of the other at most."""
@@ -41,27 +38,16 @@ class Config(TwoVariants):
     images: int = 50_000
     """How many to learn from."""
 
-    @property
-    def length(self) -> tuple[int, str]:
-        """How long a run is."""
-        return self.epochs, "round"
-
-    def find_data(self) -> None:
-        """The images, which may have to be downloaded."""
-        three_parts(self.images)
-
     def own_rules(self) -> Rules:
         """The paper's values for a classifier."""
         return Rules.classifier(max_depth=self.layers)
 
 
-class Training(NetworkTraining):
+class Training(RoundTraining):
     """A round is an epoch; the rules look at the loss on the validation images."""
 
-    config: Config
-
-    def __init__(self, run: Run) -> None:
-        config = read_task_config(run.folder, Config)
+    def __init__(self, run: Run, config: Config, threads: int | None = None) -> None:
+        self.config = config
         learnt, self._validation, self._test = three_parts(config.images)
         self._images, self._classes = (torch.from_numpy(part) for part in learnt)
         self._normalise = Normalisation(self._images)
@@ -80,12 +66,16 @@ class Training(NetworkTraining):
         """Whether all epochs are over."""
         return bool(self.progress["round"] >= self.config.epochs)
 
-    def learn(self) -> tuple[float, dict[str, Any]]:
+    def first_progress(self) -> dict[str, Any]:
+        """The loss of the last epoch, on which the size of batches depends; at first, that of a guess."""
+        return {"loss": float(np.log(CLASSES))}
+
+    def learn(self) -> Round:
         """One pass over the images, in an order of its own."""
         now, model, optimizer = self.progress, self.net.model, self.net.optimizer
         random = np.random.default_rng((self.config.seed, now["round"]))
         order = torch.from_numpy(random.permutation(len(self._images)))
-        size = self.net.batch_size(self.config.batch, now.get("loss", float(np.log(CLASSES))))
+        size = self.net.batch_size(self.config.batch, now["loss"])
         total = torch.zeros(())
         model.train()
         for batch in order.split(size):
@@ -99,13 +89,26 @@ class Training(NetworkTraining):
         now["flops"] += len(order) * gradient_flops(layers, self.net.frozen)
         now["loss"] = float(total) / len(order)
         validation, test = (measure(model, self._normalise, part) for part in (self._validation, self._test))
-        return validation["loss"], {
-            "batch": size, "loss": now["loss"], "validation": validation, "test": test,
-        }  # fmt: skip
+        measured = {"batch": size, "loss": now["loss"], "validation": validation, "test": test}
+        return Round(measured, self.scored(validation["loss"]), validation["loss"])
 
-    def extra(self) -> dict[str, Any]:
+    def about(self) -> dict[str, Any]:
         """By what images are normalised."""
         return {"scale": self._normalise.scale, "shift": self._normalise.shift}
+
+    def finish(self) -> dict[str, Any]:
+        """At the epoch that validation chose, and at the last one."""
+        lines = read_log(self.run.folder, "metrics")
+        best, last = min(lines, key=lambda line: line["validation"]["loss"]), lines[-1]
+        most = max(lines, key=lambda line: line["validation"]["accuracy"])
+        return {
+            "best_epoch": best["round"],
+            "validation": best["validation"],
+            "test": best["test"],
+            "accuracy": most["test"]["accuracy"],
+            "most_accurate": {"epoch": most["round"], **most["test"], "parameters": most["parameters"]},
+            "last": {"validation": last["validation"], "test": last["test"]},
+        }
 
 
 class Normalisation:
@@ -149,26 +152,122 @@ def measure(model: nn.Module, normalise: Normalisation, part: Images) -> dict[st
     return {"loss": loss / len(images), "accuracy": hits / len(images)}
 
 
-def train(run: Run, threads: int | None = None, report: Report = lambda metrics: None) -> dict[str, Any]:
-    """Train to the end, from wherever the run is; returns, and writes, its result."""
-    return train_run(run, lambda: Training(run), partial(finish, run.folder), report)
+def _rise(outcome: Outcome) -> float:
+    """By how much the validation's loss ends above its least."""
+    losses = [line["validation"]["loss"] for line in outcome.lines]
+    return float(losses[-1] - min(losses))
 
 
-def finish(folder: Path) -> dict[str, Any]:
-    """What a run amounts to: at the epoch that validation chose, and at the last one."""
-    lines = read_log(folder, "metrics")
-    best, last = min(lines, key=lambda line: line["validation"]["loss"]), lines[-1]
-    most = max(lines, key=lambda line: line["validation"]["accuracy"])
-    return {
-        "best_epoch": best["round"],
-        "validation": best["validation"],
-        "test": best["test"],
-        "accuracy": most["test"]["accuracy"],
-        "most_accurate": {"epoch": most["round"], **most["test"], "parameters": most["parameters"]},
-        "last": {"validation": last["validation"], "test": last["test"]},
+def _parameters_then(outcome: Outcome) -> float:
+    """At the epoch whose accuracy is reported."""
+    return float(outcome.result["most_accurate"]["parameters"])
+
+
+def _compact_parameters(outcome: Outcome) -> float:
+    """Of the finished network without the units that pruning has cut off; what is zero in the others counts."""
+    return float(sum(parameter.numel() for parameter in TASK.load(outcome.folder).compact().parameters()))
+
+
+def _claims(of: Outcomes) -> list[Claim]:
+    rises = {name: [_rise(one) for one in runs] for name, runs in of.items()}
+    ours = [name for name in of if name.startswith("GPF")]
+    words = {
+        "baseline": "the validation loss begins to diverge for the baseline model",
+        **dict.fromkeys(ours, "but steadily decreases for the dynamic GPF model"),
     }
+    claims = [
+        Claim(
+            words[name],
+            f"{name}: validation loss ends {iqm(rises[name], '.3f')} above its least, which is at epoch"
+            f" {iqm([one.result['best_epoch'] for one in of[name]], '.0f')}",
+            Verdict.of_claim(
+                (min(rises[name]) > 0.01) == (name == "baseline"), max(rises[name]) > 0.01 >= min(rises[name])
+            ),
+        )
+        for name in words
+    ]
+    theirs = [one.result["most_accurate"]["accuracy"] for one in of["baseline"]]
+    for name in ours:
+        mine = [one.result["most_accurate"]["accuracy"] for one in of[name]]
+        d, rise = paired_difference(mine, theirs), paired_difference(rises[name], rises["baseline"])
+        then, in_the_end = (
+            [a / b for a, b in zip(map(of_run, of[name]), map(of_run, of["baseline"]), strict=True)]
+            for of_run in (_parameters_then, lambda one: one.result["parameters"])
+        )
+        claims.append(
+            Claim(
+                "more stable learning even while simultaneously adding layers and pruning neurons",
+                f"{name}: that rise less the baseline's is {rise.mean:+.3f} [{rise.low:+.3f}, {rise.high:+.3f}]; best"
+                f" test accuracy {iqm(mine, '.2%')} against {iqm(theirs, '.2%')}, difference {d.mean:+.2%}"
+                f" [{d.low:+.2%}, {d.high:+.2%}], with {iqm(then, '.0%')} of the baseline's parameters then and"
+                f" {iqm(in_the_end, '.0%')} in the end",
+                Verdict.of_bounds(rise.low, rise.high),
+            )
+        )
+    return claims
 
 
-def load(folder: Path, checkpoint: str = "last") -> GrowPruneFreeze:
-    """The network of a run."""
-    return load_network(folder, partial(make_model, read_task_config(folder, Config)), checkpoint)
+LEAN: dict[str, str] = {
+    "warmup": "4", "grow_patience": "4", "grow_threshold": "0.02", "activation_threshold": "none",
+    "weight_threshold": "0.05", "saliency_threshold": "0.03", "freeze_patience": "14",
+}  # fmt: skip
+"""Changes to the paper's values under which a classifier loses most of its weights; from a look at another seed.
+
+With the paper's `freeze_patience` the first layer, which has most of them, freezes before it can be pruned.
+"""
+UNITS: dict[str, str] = {
+    "warmup": "4", "grow_patience": "4", "grow_threshold": "0.02", "activation_threshold": "1.1",
+    "weight_threshold": "1000", "saliency_threshold": "1000", "belief_increment": "1", "belief_fall": "1",
+    "freeze_patience": "14",
+}  # fmt: skip
+"""Changes under which whole units go, so that what is left can be made compact; from a look at another seed.
+
+Belief is all or nothing: whether a unit's mean activation was above the threshold in the epoch before the pruning.
+"""
+
+
+TASK = Task(
+    name="cifar10",
+    reference=f"{__name__}:TASK",
+    make=Config.of,
+    training=Training,
+    length=lambda config: (config.epochs, "round"),
+    find_data=lambda config: three_parts(config.images),
+    variant_of=lambda config: config.variant,
+    network=make_model,
+    title="CIFAR-10: four layers, or one that grows to four",
+    summary="Fully connected, 3072-512x4-10, Adam, rate 1e-4, batches of 128 e^(-loss / 2), 30 epochs of all 50,000"
+    " training images, in all. One layer is what GPF begins with, left as it is. GPF has the paper's values of its"
+    " rules; GPF, lean, has others, under which more of the weights are pruned; GPF, units, others again, under"
+    " which whole units are. A network is compact without the units that pruning has cut off. The rules look"
+    " at the loss on one half of the test images; accuracies are those on the other half, at the epoch in which the"
+    " first half's was best.",
+    variants={
+        "baseline": {"baseline": True},
+        "one layer": {"baseline": True, "layers": 1},
+        "GPF": {},
+        "GPF, lean": {"rules": LEAN},
+        "GPF, units": {"rules": UNITS},
+    },
+    measures={
+        "accuracy": Measure("best test accuracy", 1, ".2%", lambda o: float(o.result["most_accurate"]["accuracy"])),
+        "layers_then": Measure(
+            "layers then", 0, ".0f", lambda o: float(o.lines[o.result["most_accurate"]["epoch"] - 1]["depth"])
+        ),
+        "parameters_then": Measure("parameters that are not zero then", -1, ",.0f", _parameters_then),
+        "last_accuracy": Measure("in the end", 1, ".2%", lambda o: float(o.result["last"]["test"]["accuracy"])),
+        "loss": Measure("least validation loss", -1, ".3f", lambda o: float(o.result["validation"]["loss"])),
+        "last_loss": Measure("in the end", -1, ".3f", lambda o: float(o.result["last"]["validation"]["loss"])),
+        "compact": Measure("parameters when compact", -1, ",.0f", _compact_parameters),
+        **COSTS,
+    },
+    curves={
+        "validation loss": lambda line: float(line["validation"]["loss"]),
+        "test accuracy": lambda line: float(line["test"]["accuracy"]),
+        "training loss": lambda line: float(line["loss"]),
+        "layers": lambda line: float(line["depth"]),
+        "parameters that are not zero": lambda line: float(line["parameters"]),
+    },
+    claims=_claims,
+    on_weights="the eigenvalue spectra for the weights of the GPF network follow the Marchenko-Pastur distribution",
+)

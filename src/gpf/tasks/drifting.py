@@ -6,10 +6,9 @@ inputs of a fixed random function has flipped. Every sample is seen once, and co
 
 import dataclasses
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -17,15 +16,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from gpf.continual.methods import ContinualBackprop, L2Init, Method, linear_layers
-from gpf.continual.recall import Recall, Settings
+from gpf.continual.recall import Decision, Recall, Settings
 from gpf.data import mnist
 from gpf.network import MLP, Rules
-from gpf.runs.folder import Run, read_log
+from gpf.reports.tables import Measure
+from gpf.runs.folder import Outcome, Run, read_log
+from gpf.runs.training import Round
 from gpf.spectra.plasticity import plasticity
-from gpf.tasks.loop import Report
-from gpf.tasks.rounds import NetworkTraining, TaskConfig, read_task_config, train_run
-from gpf.tasks.rounds import create_run as create_run
-from gpf.tasks.rounds import same_run as same_run
+from gpf.tasks.task import RoundTraining, Task, TaskConfig, of_result
 
 ProblemName = Literal["permuted-mnist", "regression"]
 MethodName = Literal["backprop", "continual-backprop", "l2-init", "gpf"]
@@ -50,8 +48,6 @@ PROBE = 500
 class Config(TaskConfig):
     """Which method learns which problem, and how."""
 
-    TASK: ClassVar[str] = "drifting"
-
     problem: ProblemName = "permuted-mnist"
     method: MethodName = "gpf"
     tasks: int = 50
@@ -63,21 +59,6 @@ class Config(TaskConfig):
     """Of continual backprop, the share of units that are replaced in a step; of L2 to the first weights, its weight.
     None for what did best on another seed."""
 
-    @property
-    def variant(self) -> str:
-        """What learns."""
-        return TITLES[self.method]
-
-    @property
-    def length(self) -> tuple[int, str]:
-        """How long a run is."""
-        return self.tasks, "round"
-
-    def find_data(self) -> None:
-        """The digits, which may have to be downloaded; the regression is made up."""
-        if self.problem == "permuted-mnist":
-            mnist()
-
     def network_rules(self) -> Rules:
         """What changes the network by itself: in the regression, where there is no rate of success to recall by."""
         if self.problem == "regression" and self.method == "gpf":
@@ -86,11 +67,8 @@ class Config(TaskConfig):
 
     def check(self) -> None:
         """Refuse what cannot be."""
-        for name, kind in (("problem", ProblemName), ("method", MethodName)):
-            if getattr(self, name) not in get_args(kind):
-                raise ValueError(f"{name}: {getattr(self, name)!r}; accepted: {', '.join(get_args(kind))}")
         if self.strength is not None and self.method not in STRENGTHS[self.problem]:
-            raise ValueError(f"strength: {self.strength}; accepted: none with {self.method}, which has no such thing")
+            raise ValueError(f"strength is not a setting of {self.method}, got {self.strength}")
         super().check()
 
 
@@ -157,21 +135,20 @@ PROBLEMS: dict[ProblemName, type[PermutedMNIST] | type[SlowRegression]] = {
 }  # fmt: skip
 
 
-class Training(NetworkTraining):
+class Training(RoundTraining):
     """A round is a task."""
 
-    config: Config
-
-    def __init__(self, run: Run) -> None:
-        config = read_task_config(run.folder, Config)
-        self.problem = PROBLEMS[config.problem](config.seed, config.samples)
+    def __init__(self, run: Run, config: Config, threads: int | None = None) -> None:
+        self.config, self.problem = config, PROBLEMS[config.problem](config.seed, config.samples)
         super().__init__(run, config)
+
+    def begin(self, extra: dict[str, Any] | None) -> None:
+        """Make the method, and let it remember."""
         self.method, self.recall = self._make_method()
-        extra = self.net.extra
-        if self.method and extra:
-            self.method.restore(_with_prefix(extra, "method/"))
-        if self.recall and extra:
-            self.recall.restore(_with_prefix(extra, "recall/"), extra["recall"])
+        if self.method and extra is not None:
+            self.method.restore(with_prefix(extra, "method/"))
+        if self.recall and extra is not None:
+            self.recall.restore(with_prefix(extra, "recall/"), extra["recall"])
 
     def build(self) -> MLP:
         """The network as it is before it learns."""
@@ -203,11 +180,11 @@ class Training(NetworkTraining):
         """Whether all tasks are over."""
         return bool(self.progress["round"] >= self.config.tasks)
 
-    def learn(self) -> tuple[float, dict[str, Any]]:
+    def learn(self) -> Round:
         """One pass over a task."""
         now, model, optimizer = self.progress, self.net.model, self.net.optimizer
         inputs, wanted = self.problem.task(now["round"])
-        counted, said = [], list[str]()
+        counted, decisions = [], list[Decision]()
         model.train()
         for epoch in torch.arange(len(inputs)).split(self.config.batch * BATCHES_IN_AN_EPOCH):
             others = self.recall.others() if self.recall and self.recall.trial else []
@@ -221,19 +198,31 @@ class Training(NetworkTraining):
                 now["step"] += 1
             counted += known
             if self.recall:
-                said += self._take_note(self.recall, int(torch.cat(known).sum()), others, inputs[epoch], wanted[epoch])
+                hits = int(torch.cat(known).sum())
+                decisions += self._take_note(self.recall, hits, others, inputs[epoch], wanted[epoch])
         score = float(torch.cat(counted).float().mean())
         found = plasticity(model, inputs[:PROBE]) if math.isfinite(score) and self.sound() else []
-        return score, {
+        measured = {
             "score": score,
             "plasticity": [layer.to_json() for layer in found],
-            "said": said,
+            "decisions": [decision.to_json() for decision in decisions],
             "kept": self.recall.parameters if self.recall else self.net.count_parameters(),
+        }
+        return Round(measured, self.scored(score), score)
+
+    def finish(self) -> dict[str, Any]:
+        """How samples counted on average, over all tasks, over the first ten and over the last."""
+        scores = [line["score"] for line in read_log(self.run.folder, "metrics")]
+        some = min(10, len(scores))
+        return {
+            "mean": float(np.mean(scores)),
+            "first": float(np.mean(scores[:some])),
+            "last": float(np.mean(scores[-some:])),
         }
 
     def _take_note(
         self, recall: Recall, hits: int, others: list[nn.Module], inputs: Tensor, wanted: Tensor
-    ) -> list[str]:
+    ) -> list[Decision]:
         """Tell what watches over the network how it, and what is tried beside it, has done."""
         if recall.trial is None:
             return recall.after_epoch(hits, len(inputs))
@@ -241,7 +230,7 @@ class Training(NetworkTraining):
             theirs = [int(self.problem.losses(other(inputs), wanted)[1].sum()) for other in others]
         return recall.after_trial([hits, *theirs], [len(inputs)] * (1 + len(theirs)))
 
-    def extra(self) -> dict[str, Any]:
+    def state(self) -> dict[str, Any]:
         """What the method remembers."""
         found: dict[str, Any] = {}
         if self.method:
@@ -252,21 +241,87 @@ class Training(NetworkTraining):
         return found
 
 
-def _with_prefix(extra: dict[str, Any], prefix: str) -> dict[str, Tensor]:
+def with_prefix(extra: dict[str, Any], prefix: str) -> dict[str, Tensor]:
+    """Those of a checkpoint's tensors whose names begin so, by the rest of their names."""
     return {name.removeprefix(prefix): value for name, value in extra.items() if name.startswith(prefix)}
 
 
-def train(run: Run, threads: int | None = None, report: Report = lambda metrics: None) -> dict[str, Any]:
-    """Train to the end, from wherever the run is; returns, and writes, its result."""
-    return train_run(run, lambda: Training(run), partial(finish, run.folder), report)
+def _layer_mean(name: str) -> Callable[[dict[str, Any]], float]:
+    """The mean over layers, but for the last, of a measure of plasticity."""
+
+    def of(line: dict[str, Any]) -> float:
+        return float(np.mean([layer[name] for layer in line["plasticity"][:-1]]))
+
+    return of
 
 
-def finish(folder: Path) -> dict[str, Any]:
-    """What a run amounts to: how samples counted on average, over all tasks, over the first ten and over the last."""
-    scores = [line["score"] for line in read_log(folder, "metrics")]
-    some = min(10, len(scores))
-    return {
-        "mean": float(np.mean(scores)),
-        "first": float(np.mean(scores[:some])),
-        "last": float(np.mean(scores[-some:])),
-    }
+def _last_tasks(of: Callable[[dict[str, Any]], float]) -> Callable[[Outcome], float]:
+    return lambda outcome: float(np.mean([of(line) for line in outcome.lines[-10:]]))
+
+
+METHODS: dict[str, dict[str, Any]] = {
+    "backprop": {"method": "backprop"}, "continual backprop": {"method": "continual-backprop"},
+    "L2 to the first weights": {"method": "l2-init"}, "GPF": {"method": "gpf"},
+}  # fmt: skip
+PLASTICITY: dict[str, Measure] = {
+    name: Measure(title, better, form, _last_tasks(_layer_mean(name)))
+    for name, title, better, form in (
+        ("dead", "dead units, last ten tasks", -1, ".3f"),
+        ("effective_rank", "effective rank", 0, ".1f"),
+        ("weight_magnitude", "mean absolute weight", 0, ".3f"),
+    )
+}
+CURVES: dict[str, Callable[[dict[str, Any]], float]] = {
+    "dead units": _layer_mean("dead"),
+    "effective rank": _layer_mean("effective_rank"),
+    "mean absolute weight": _layer_mean("weight_magnitude"),
+}
+
+
+def _task(name: ProblemName, attribute: str, title: str, summary: str, what: str, better: int) -> Task[Config]:
+    return Task(
+        name=name,
+        reference=f"{__name__}:{attribute}",
+        title=title,
+        summary=summary,
+        make=Config.of,
+        training=Training,
+        length=lambda config: (config.tasks, "round"),
+        find_data=lambda config: mnist() if config.problem == "permuted-mnist" else None,
+        preset={"problem": name},
+        variants=METHODS,
+        variant_of=lambda config: TITLES[config.method],
+        measures={
+            **{
+                key: Measure(f"{what}, {words}", better, ".4f", of_result(key))
+                for key, words in (("mean", "all tasks"), ("first", "first ten"), ("last", "last ten"))
+            },
+            **PLASTICITY,
+            "parameters": Measure(
+                "parameters in use and kept", -1, ",.0f", lambda o: float(max(line["kept"] for line in o.lines))
+            ),
+        },
+        curves={what: lambda line: float(line["score"]), **CURVES},
+        seeds=6,
+    )
+
+
+PERMUTED_MNIST = _task(
+    "permuted-mnist",
+    "PERMUTED_MNIST",
+    "Permuted MNIST: who can still learn after fifty tasks?",
+    "784-100x3-10, Adam, rate 1e-3; 50 tasks of 10,000 images, batches of 16, each image seen once. Accuracy is"
+    " online: before an image is learnt from. GPF takes notice of a change and carries a quarter of its weights"
+    " into the next task; with room for one network it keeps no version, and its layers are three from the start.",
+    "accuracy",
+    1,
+)
+REGRESSION = _task(
+    "regression",
+    "REGRESSION",
+    "Slowly changing regression",
+    "21-5-1, Adam, rate 1e-3; one of 15 slow bits flips after every 10,000 samples, batches of 16, each seen once."
+    " Errors are online: before a sample is learnt from.",
+    "squared error",
+    -1,
+)

@@ -1,29 +1,29 @@
 """Ms Pac-Man by Expected SARSA, fully connected: four layers from the start, or one that grows to four."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy import stats
 from torch import Tensor, nn
 from torch.nn import functional
 
-from gpf.network import MLP, GrowPruneFreeze, Rules
-from gpf.runs.folder import Run, read_log
-from gpf.tasks.loop import Report
-from gpf.tasks.rounds import NetworkTraining, TwoVariants, gradient_flops, load_network, read_task_config, train_run
-from gpf.tasks.rounds import create_run as create_run
-from gpf.tasks.rounds import same_run as same_run
+from gpf.network import MLP, Rules
+from gpf.reports.statistics import paired_difference
+from gpf.reports.tables import Measure, iqm
+from gpf.reports.verdicts import Claim, Verdict
+from gpf.runs.folder import Outcome, Run, read_log
+from gpf.runs.training import Round
+from gpf.tasks.task import BOTH, COSTS, Outcomes, RoundTraining, Task, TwoVariants, gradient_flops, of_result
 
 SIDE, ACTIONS = 32, 9
 INPUTS = SIDE * SIDE * 3
 FRAMES_IN_A_STEP = 4
 VALIDATION, TEST, RANDOM = 700_000_000, 1_400_000_000, 2_100_000_000
 """First seeds of episodes that are played to decide on, to report, and at random, to see what frames are like."""
-RANDOM_LANES, RANDOM_STEPS = 8, 600
 LEAST_DEVIATION = 0.02
 """Of a pixel, from 0 to 1: what changes less counts as if it changed as much."""
 EXPLORING = 0.05
@@ -33,8 +33,6 @@ EXPLORING = 0.05
 @dataclass(frozen=True, kw_only=True)
 class Config(TwoVariants):
     """What network to let play Ms Pac-Man, and how; the values are the paper's."""
-
-    TASK: ClassVar[str] = "mspacman"
 
     layers: int = 4
     """Hidden layers: of the baseline from the start, of the other at most."""
@@ -63,22 +61,17 @@ class Config(TwoVariants):
     """Of the points of the game, for the network: a pellet is 10."""
     games: int = 8
     """Played after each epoch, for the rules to look at, and as many times four at the end, to report."""
-
-    @property
-    def length(self) -> tuple[int, str]:
-        """How long a run is."""
-        return self.epochs, "round"
-
-    def find_data(self) -> None:
-        """The game."""
-        Games(1, 1)
+    random_lanes: int = 8
+    """Games of random play by which pixels are normalised."""
+    random_steps: int = 600
+    """Steps of each of them."""
 
     def own_rules(self) -> Rules:
         """The paper's values; the metric is the mean reward of the games that are played after an epoch."""
         return Rules.classifier(max_depth=self.layers, mode="max", batch_decay=0.0)
 
 
-LONGER: dict[str, Any] = {
+LONGER_SETTINGS: dict[str, Any] = {
     "epochs": 24, "steps": 600, "lanes": 8, "batch": 64, "learning_rate": 3e-4, "layer_norm": True,
     "normalised_pixels": True, "exploration_decay": 0.9995, "least_exploration": 0.05,
 }  # fmt: skip
@@ -86,20 +79,21 @@ LONGER: dict[str, Any] = {
 all frames look alike to a fully connected network, and it always does the same."""
 
 
-class Training(NetworkTraining):
+class Training(RoundTraining):
     """A round is an epoch; the rules look at the mean reward of games that are not learnt from."""
 
-    config: Config
-
-    def __init__(self, run: Run) -> None:
-        config = read_task_config(run.folder, Config)
+    def __init__(self, run: Run, config: Config, threads: int | None = None) -> None:
+        self.config = config
         self._memory = np.empty((config.steps + 1, config.lanes, INPUTS), np.uint8)
         super().__init__(run, config)
-        if config.normalised_pixels and self.progress["round"] == 0:
-            model: Any = self.net.model
-            model.normalise_by(random_frames())
         self._games = Games(config.lanes, config.steps)
         self._validation = Games(config.games, config.steps)
+
+    def begin(self, extra: dict[str, Any] | None) -> None:
+        """Look at random play first, if pixels are to be normalised by it."""
+        if self.config.normalised_pixels and extra is None:
+            model: Any = self.net.model
+            model.normalise_by(random_frames(self.config.random_lanes, self.config.random_steps))
 
     def build(self) -> MLP:
         """The network as it is before it learns."""
@@ -114,7 +108,7 @@ class Training(NetworkTraining):
         """Whether all epochs are over."""
         return bool(self.progress["round"] >= self.config.epochs)
 
-    def learn(self) -> tuple[float, dict[str, Any]]:
+    def learn(self) -> Round:
         """Play an epoch, and learn after each step from what has been played in it."""
         config, now, model = self.config, self.progress, self.net.model
         random = np.random.default_rng((config.seed, now["round"]))
@@ -146,9 +140,21 @@ class Training(NetworkTraining):
         layers = [weight.numel() for _, weight in model.named_parameters() if weight.dim() > 1]
         now["flops"] += count * config.batch * gradient_flops(layers, self.net.frozen)
         scores = self._validation.play(model, _seed(config.seed, now["round"], VALIDATION), config.games)
-        return float(np.mean(scores)), {
-            "loss": total / count, "exploration": explore, "played": played, "validation": scores,
-        }  # fmt: skip
+        measured = {"loss": total / count, "exploration": explore, "played": played, "validation": scores}
+        metric = float(np.mean(scores))
+        return Round(measured, self.scored(metric), metric)
+
+    def finish(self) -> dict[str, Any]:
+        """Points of games that nothing was decided on, of the last checkpoint."""
+        config, model = self.config, self.net.model
+        seed, games = _seed(config.seed, 0, TEST), Games(config.games, config.steps)
+        scores = games.play(model, seed, 4 * config.games)
+        return {
+            "test": scores,
+            "reward": float(np.mean(scores)),
+            "random": float(np.mean(games.play(model, seed, 4 * config.games, explore=1.0))),
+            "validation": [float(np.mean(line["validation"])) for line in read_log(self.run.folder, "metrics")],
+        }
 
     def _learn_from(
         self, seen: NDArray[np.uint8], done: NDArray[np.int64], rewards: NDArray[np.float32], over: NDArray[np.bool_],
@@ -233,13 +239,13 @@ def _seed(seed: int, epoch: int, part: int) -> int:
     return part + 100_000 * seed + 100 * epoch
 
 
-def random_frames() -> Tensor:
+def random_frames(lanes: int, steps: int) -> Tensor:
     """Of some games in which all actions are random, as numbers from 0 to 1."""
-    games, random = Games(RANDOM_LANES, RANDOM_STEPS), np.random.default_rng(0)
-    frames = np.empty((RANDOM_STEPS, RANDOM_LANES, INPUTS), np.uint8)
+    games, random = Games(lanes, steps), np.random.default_rng(0)
+    frames = np.empty((steps, lanes, INPUTS), np.uint8)
     games.begin(RANDOM)
-    for step in range(RANDOM_STEPS):
-        frames[step] = games.step(random.integers(ACTIONS, size=RANDOM_LANES))[0]
+    for step in range(steps):
+        frames[step] = games.step(random.integers(ACTIONS, size=lanes))[0]
     return scaled(frames.reshape(-1, INPUTS))
 
 
@@ -270,26 +276,114 @@ def make_model(config: Config) -> MLP:
     return kind(INPUTS, config.width, ACTIONS, config.layers if config.baseline else 1, config.layer_norm)
 
 
-def load(folder: Path, checkpoint: str = "last") -> GrowPruneFreeze:
-    """The network of a run."""
-    return load_network(folder, partial(make_model, read_task_config(folder, Config)), checkpoint)
-
-
-def train(run: Run, threads: int | None = None, report: Report = lambda metrics: None) -> dict[str, Any]:
-    """Train to the end, from wherever the run is; returns, and writes, its result."""
-    return train_run(run, lambda: Training(run), partial(finish, run.folder), report)
-
-
-def finish(folder: Path) -> dict[str, Any]:
-    """What a run amounts to: points of games that nothing was decided on, of its last checkpoint."""
-    config, model = read_task_config(folder, Config), load(folder).model
-    seed = _seed(config.seed, 0, TEST)
-    games = Games(config.games, config.steps)
-    scores = games.play(model, seed, 4 * config.games)
-    lines = read_log(folder, "metrics")
-    return {
-        "test": scores,
-        "reward": float(np.mean(scores)),
-        "random": float(np.mean(games.play(model, seed, 4 * config.games, explore=1.0))),
-        "validation": [float(np.mean(line["validation"])) for line in lines],
+def _claims(of: Outcomes) -> list[Claim]:
+    spreads = {name: [float(np.std(one.result["validation"])) for one in runs] for name, runs in of.items()}
+    about_their_means = {
+        name: np.concatenate(
+            [np.subtract(one.result["validation"], np.median(one.result["validation"])) for one in runs]
+        )
+        for name, runs in of.items()
     }
+    p = 1.0  # where nobody's rewards ever change, there is no variance to test
+    if any(np.ptp(values) for values in about_their_means.values()):
+        p = float(stats.levene(*about_their_means.values(), center="median").pvalue)
+    d = paired_difference(np.log(np.maximum(spreads["GPF"], 1e-9)), np.log(np.maximum(spreads["baseline"], 1e-9)))
+    return [
+        Claim(
+            "the volatility in validation rewards for the baseline policy is much higher than that of the dynamic GPF"
+            " policy",
+            f"standard deviation over epochs {iqm(spreads['GPF'], '.1f')} (GPF) against"
+            f" {iqm(spreads['baseline'], '.1f')}, a ratio of {np.exp(d.mean):.2f} [{np.exp(d.low):.2f},"
+            f" {np.exp(d.high):.2f}]; Brown and Forsythe's test of equal variances: p = {p:.3g}. Of training losses, by"
+            f" seed, the largest of an epoch: {_largest_losses(of['GPF'])} (GPF), {_largest_losses(of['baseline'])}",
+            Verdict.of_bounds(d.low, d.high) if p < 0.05 else Verdict.UNDECIDED,
+        )
+    ]
+
+
+def _largest_loss(outcome: Outcome) -> float:
+    return max(float(line["loss"]) for line in outcome.lines)
+
+
+def _largest_losses(runs: Sequence[Outcome]) -> str:
+    return ", ".join(f"{_largest_loss(one):.2g}" for one in runs)
+
+
+def _played(lines: Sequence[dict[str, Any]]) -> float:
+    """Mean points of the games that were learnt from; at first, nearly all of their actions were random."""
+    return float(np.mean([points for line in lines for points in line["played"]]))
+
+
+def _task(
+    name: str, attribute: str, title: str, summary: str, preset: dict[str, Any], more: dict[str, Measure]
+) -> Task[Config]:
+    return Task(
+        name=name,
+        reference=f"{__name__}:{attribute}",
+        title=title,
+        summary=summary,
+        make=Config.of,
+        training=Training,
+        length=lambda config: (config.epochs, "round"),
+        find_data=lambda config: Games(1, 1),
+        preset=preset,
+        variants=BOTH,
+        variant_of=lambda config: config.variant,
+        network=make_model,
+        measures={
+            "reward": Measure("points of a game, last checkpoint", 1, ".0f", of_result("reward")),
+            "spread": Measure(
+                "their standard deviation",
+                0,
+                ".0f",
+                lambda o: float(np.std(o.result["test"])),
+            ),
+            **more,
+            "first_played": Measure("points while learning, first epoch", 0, ".0f", lambda o: _played(o.lines[:1])),
+            "last_played": Measure("last five epochs", 0, ".0f", lambda o: _played(o.lines[-5:])),
+            "volatility": Measure(
+                "standard deviation of validations over epochs",
+                -1,
+                ".0f",
+                lambda o: float(np.std(o.result["validation"])),
+            ),
+            "largest_loss": Measure("largest training loss of an epoch", -1, ".2g", _largest_loss),
+            **COSTS,
+        },
+        curves={
+            "points of a game, validation": lambda line: float(np.mean(line["validation"])),
+            "loss": lambda line: float(line["loss"]),
+            "layers": lambda line: float(line["depth"]),
+            "parameters that are not zero": lambda line: float(line["parameters"]),
+        },
+        claims=_claims,
+        seeds=5,
+    )
+
+
+def _longer_changes() -> str:
+    before = Config()
+    return ", ".join(
+        f"{name.replace('_', ' ')}{'' if value is True else f' {value} in place of {getattr(before, name)}'}"
+        for name, value in LONGER_SETTINGS.items()
+    )
+
+
+TASK = _task(
+    "mspacman",
+    "TASK",
+    "Ms Pac-Man, the paper's setting",
+    "Expected SARSA on frames of 32 x 32 pixels, 3072-128x4-9, 30 epochs of one game of at most 150 steps: 4,500"
+    " steps in all, in which nobody learns to play.",
+    {},
+    {},
+)
+LONGER = _task(
+    "mspacman-longer",
+    "LONGER",
+    "Ms Pac-Man, a setting that learns",
+    f"As in the paper's setting, but for {_longer_changes()}. Points of random play are those of the same games in"
+    " which all actions are random.",
+    LONGER_SETTINGS,
+    {"random": Measure("of random play", 0, ".0f", of_result("random"))},
+)

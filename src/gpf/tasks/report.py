@@ -1,121 +1,113 @@
-"""A navigator's run as one page: `report.html`, a single file that needs nothing else to be looked at."""
+"""The report of a run of any task: curves, events, the spectra of its weights, and settings, in one HTML file."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from gpf.navigation.agents import load_navigator
-from gpf.navigation.figures import evaluation_figure, network_figure, training_figure
-from gpf.reports.figures import save_figure
-from gpf.runs.folder import RunError, read_config, read_log, read_result, replace_text
-from gpf.tasks.html import event_table, figure, page, settings, table
-from gpf.tasks.plume import EPISODES, PATHS, evaluate_held_out
-from gpf.tasks.spectra import analyse_run, draw_run
+import numpy as np
+from matplotlib.figure import Figure
+from torch import nn
+
+from gpf.reports import html
+from gpf.reports.figures import curves_figure, events_figure, save_figure
+from gpf.reports.verdicts import Claim, Verdict
+from gpf.runs.folder import Outcome, RunError, read_config, replace_text, undamaged
+from gpf.spectra.empirical import Bulk
+from gpf.spectra.figures import weights_figure
+from gpf.spectra.inspection import Inspection, inspect
+from gpf.spectra.recorder import read_snapshots
+from gpf.tasks import task_of
+from gpf.tasks.task import Task
+
+SHOWN = 8
+"""Columns of the figure of spectra: the first growths, and the latest."""
+ALIKE = 0.05
+"""Kolmogorov distance of eigenvalues below which they follow a law; those of random weights are below 0.01."""
 
 
 def write_report(folder: Path) -> Path:
-    """Write a run's `report.html`, with the figures that are missing; returns its path."""
-    config, result = read_config(folder), read_result(folder)
-    if config.get("task") != "plume":
-        raise RunError(f"run: {folder} is of task {config.get('task')!r}; accepted: a run that gpf train made")
-    if not (folder / "checkpoints" / "last" / "manifest.json").exists():
-        raise RunError(f"run: {folder} has no checkpoint yet; accepted: a run that has learnt for a round")
-    figures = _draw(folder)
-    metrics, events = read_log(folder, "metrics"), read_log(folder, "events")
-    sections = {
-        "Learning": figure(
-            figures["training"],
-            "Success and SPL while learning, validation on other episodes, events, and the weights in use.",
-        ),
-        "Events": event_table(events, "steps"),
-        "Network": figure(
-            figures["network"],
-            "Weights at the last checkpoint: blue positive, red negative, grey pruned. A row is a unit, a column what"
-            " it listens to.",
-        ),
-        "Trajectories": figure(
-            figures["trajectories"], "Held-out episodes of the last checkpoint; the green dot is the source."
-        ),
-        "Spectra": "".join(
-            figure(figures[name], caption, "large")
-            for name, caption in (
-                (
-                    "spectra-weights",
-                    "Eigenvalues of the weights around each event, with the law of random weights of the same size.",
-                ),
-                ("spectra-activations", "Eigenvalues of the layers' activations, with the law of a random layer."),
-            )
-        ),
-        "Plasticity": figure(figures["plasticity"], "How able each layer still is to learn, at every validation.")
-        if "plasticity" in figures
-        else "",
-        "Settings": settings(config),
-    }
-    text = page(
-        folder.resolve().name, _headline(config["config"]), _cards(result, metrics[-1]), sections, _checkpoints(result)
-    )
-    replace_text(folder / "report.html", text)
+    """Write a run's `report.html`, as its task has it; returns its path."""
+    task = task_of(folder)
+    with undamaged(folder):
+        return _write(task, folder) if task.report is None else task.report(folder)
+
+
+def _write(task: Task[Any], folder: Path) -> Path:
+    one, place = Outcome.read(folder), folder / "figures"
+    if not one.lines:
+        raise RunError(f"run {folder} has no finished round yet")
+    config = task.read(folder)
+    variant = task.variant_of(config)
+    sections = {}
+    if task.curves:
+        save_figure(curves_figure(task.curves, {variant: [one]}, task.unit), place / "training.png")
+        sections["Learning"] = html.figure(place / "training.png", "What was measured after every round.")
+    sections["Events"] = html.event_table(one.events, task.unit)
+    if one.events:
+        save_figure(events_figure({variant: [one]}, task.unit), place / "events.png")
+        sections["Events"] += html.figure(place / "events.png", "Growth, pruning and freezing over time.")
+    spectra = spectra_figure(task, one)
+    if spectra is not None:
+        save_figure(spectra, place / "spectra.png")
+        sections["Spectra"] = html.figure(
+            place / "spectra.png",
+            "Eigenvalues of the weights after each growth, with the law of random weights.",
+            "large",
+        )
+    sections["Settings"] = html.settings(read_config(folder))
+    last = one.lines[-1]
+    cards = [(format(of(last), ".4g"), title) for title, of in task.curves.items()]
+    cards.append((f"{last['seconds']:.0f} s", f"of learning, {last['step']:,} gradient steps"))
+    about = f"{task.name}, {variant}, seed {config.seed}" + ("" if one.result else "; not finished")
+    replace_text(folder / "report.html", html.page(folder.resolve().name, about, cards, sections))
     return folder / "report.html"
 
 
-def _draw(folder: Path) -> dict[str, Path]:
-    """Every figure of the run that can be made, by name."""
-    place = folder / "figures"
-    navigator = load_navigator(folder)
-    save_figure(training_figure(folder), place / "training.png")
-    save_figure(network_figure(navigator), place / "network.png")
-    if read_result(folder) is None or not (place / "trajectories.png").exists():
-        shown = evaluate_held_out(navigator, EPISODES, paths=PATHS)
-        summary = shown.summary()
-        title = f"{folder.name}, last checkpoint so far: {summary['success']:.2%} of {EPISODES:,} held-out episodes"
-        save_figure(evaluation_figure(shown, title), place / "trajectories.png")
-    analysed, network = folder / "spectra.json", folder / "checkpoints" / "last" / "manifest.json"
-    if not analysed.exists() or analysed.stat().st_mtime < network.stat().st_mtime:
-        draw_run(folder, analyse_run(folder))
-    return {path.stem: path for path in place.glob("*.png") if not path.name.startswith(".")}
+def spectra_figure(task: Task[Any], run: Outcome) -> Figure | None:
+    """Eigenvalues of the weights of a run after each growth, with the law of random weights."""
+    if task.network is None:
+        return None
+    net, config, network = task.load(run.folder), task.read(run.folder), task.network
+
+    def build(depth: int) -> Any:
+        model: Any = network(config)
+        blocks = model.get_submodule(net.stack)
+        while len(blocks) < depth:
+            blocks.append(model.make_block(len(blocks)))
+        return model
+
+    moments = [
+        (snapshot.label, _weights(snapshot.model, task.spectra))
+        for snapshot in read_snapshots(run.folder / "spectra", build)
+        if snapshot.number < len(net.events)
+    ]
+    moments.append(("end", _weights(net.model, task.spectra)))
+    if len(moments) > SHOWN:
+        moments = [*moments[: SHOWN // 2], *moments[-SHOWN // 2 :]]
+    return weights_figure([label for label, _ in moments], [found for _, found in moments], [{} for _ in moments])
 
 
-def _headline(config: dict[str, Any]) -> str:
-    return (
-        f"{config['learner']}, observation {config['observation']}, world {config['scenario']}, reward"
-        f" {config['reward']}, seed {config['seed']}, {'with' if config['gpf'] else 'without'} GPF"
+def weights_claim(paper: str, models: Sequence[nn.Module]) -> Claim:
+    """Whether the weights' eigenvalues follow the law of random ones, in networks that have learned."""
+    bulks: dict[str, list[Bulk]] = {}
+    for model in models:
+        for layer in inspect(model, quiet=True).layers:
+            if layer.weights.bulk is not None:
+                bulks.setdefault(layer.name, []).append(layer.weights.bulk)
+    said = [
+        f"{name}: {np.mean([len(bulk.spikes) for bulk in some]):.0f} and"
+        f" {np.mean([bulk.distance for bulk in some]):.3f}"
+        for name, some in bulks.items()
+    ]
+    alike = [not len(bulk.spikes) and bulk.distance < ALIKE for some in bulks.values() for bulk in some]
+    return Claim(
+        paper,
+        "in the end, by layer, how many eigenvalues stand out above the law that fits the others, and the Kolmogorov"
+        f" distance of those others from it, means over seeds: {'; '.join(said)}",
+        Verdict.of_claim(all(alike), any(alike) and not all(alike)),
     )
 
 
-def _cards(result: dict[str, Any] | None, last: dict[str, Any]) -> list[tuple[str, str]]:
-    """What matters at a glance: of the finished run, or of what it has come to."""
-    cards = []
-    if result is None:
-        validated = last["validation"] or {}
-        success = validated.get("success", last["success"])
-        cards.append(("so far" if success is None else f"{success:.1%}", "success so far; not finished"))
-    else:
-        interval = f"[{result['low']:.2%}, {result['high']:.2%}], {result['episodes']:,} held out"
-        steps = "-" if result["mean_steps"] is None else f"{result['mean_steps']:.0f}"
-        cards += [
-            (f"{result['success']:.2%}", f"success {interval}"),
-            (steps, "mean steps to the source"),
-            (f"{result['spl']:.3f}", "SPL"),
-        ]
-    return [
-        *cards,
-        (f"{last['depth']}", f"hidden layers, {len(last['frozen'])} frozen"),
-        (f"{last['density']:.1%}", f"of the weights left: {last['parameters']:,} parameters"),
-        (f"{last['steps'] / 1e6:.2f} M", f"steps in {last['seconds']:.0f} s"),
-    ]
-
-
-def _checkpoints(result: dict[str, Any] | None) -> str:
-    if result is None:
-        return ""
-    rows: list[list[str]] = []
-    chosen = -1
-    for checkpoint, by_acting in result["checkpoints"].items():
-        for acting, s in by_acting.items():
-            if checkpoint == "last" and acting == result["acting"]:
-                chosen = len(rows)
-            steps = "-" if s["mean_steps"] is None else f"{s['mean_steps']:.1f}"
-            success = f"{s['success']:.2%} [{s['low']:.2%}, {s['high']:.2%}]"
-            rows.append([checkpoint, acting, success, steps, f"{s['spl']:.3f}"])
-    shown = table(["checkpoint", "acting", "success [95 %]", "mean steps", "SPL"], rows, chosen)
-    note = '<p class="soft">In bold what the run stands behind: the last checkpoint, without picking.</p>'
-    return f"<section><h2>Held-out episodes</h2>{shown}{note}</section>"
+def _weights(model: Any, ending: str) -> Inspection:
+    found = inspect(model, quiet=True)
+    return Inspection([layer for layer in found.layers if layer.name.endswith(ending)])

@@ -1,7 +1,7 @@
 """GPT-2's architecture on TinyShakespeare: twelve blocks from the start, or one that grows to twelve."""
 
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -10,19 +10,19 @@ import torch
 from torch import Tensor, nn
 
 from gpf.data import gpt2_encoding, tinyshakespeare
-from gpf.network import GrowPruneFreeze, Rules
-from gpf.runs.folder import Run, read_log
-from gpf.tasks.loop import Report
-from gpf.tasks.rounds import NetworkTraining, TwoVariants, gradient_flops, load_network, read_task_config, train_run
-from gpf.tasks.rounds import create_run as create_run
-from gpf.tasks.rounds import same_run as same_run
+from gpf.network import Rules
+from gpf.reports.figures import pruned_shares
+from gpf.reports.statistics import paired_difference
+from gpf.reports.tables import Measure, iqm
+from gpf.reports.verdicts import Claim, Verdict
+from gpf.runs.folder import Outcome, Run, read_log
+from gpf.runs.training import Round
+from gpf.tasks.task import BOTH, COSTS, Outcomes, RoundTraining, Task, TwoVariants, gradient_flops, of_result
 from gpf.world_model.model import Block, Cache
 
 VOCABULARY = 50_257
 LEARNT = 0.9
 """Share of the text to learn from; the rest is to decide on, and to report, a half each."""
-STEPS_IN_A_ROUND = 100
-VALIDATION_WINDOWS = 64
 ROWS = 64
 """Tokens whose logits are held at a time: more do not fit into the processor's cache."""
 
@@ -30,8 +30,6 @@ ROWS = 64
 @dataclass(frozen=True, kw_only=True)
 class Config(TwoVariants):
     """What transformer to train on TinyShakespeare, and how; the values are the paper's."""
-
-    TASK: ClassVar[str] = "shakespeare"
 
     layers: int = 12
     """Blocks: of the baseline from the start, of the other at most."""
@@ -44,19 +42,15 @@ class Config(TwoVariants):
     """Windows of the text in a gradient step."""
     learning_rate: float = 1e-4
     weight_decay: float = 0.01
-
-    @property
-    def length(self) -> tuple[int, str]:
-        """How long a run is."""
-        return self.steps, "step"
-
-    def find_data(self) -> None:
-        """The text and the vocabulary, which may have to be downloaded."""
-        tinyshakespeare()
-        gpt2_encoding()
+    round_steps: int = 100
+    """Gradient steps of a round, which is an epoch of the rules."""
+    validation_windows: int = 64
+    """Windows of the text on which it is validated then."""
+    test_tokens: int | None = None
+    """How much of the text's last part to report on; None for all of it."""
 
     def own_rules(self) -> Rules:
-        """An epoch is a round of a hundred steps. The paper names LeCun's pruning and no values; these are ours.
+        """An epoch is a round. The paper names LeCun's pruning and no values; these are ours.
 
         A new block's outputs begin at zero and learn slowly, at this rate: pruned as soon as the paper's classifier is,
         most of them would be lost before they are of use, and the network would stay behind the baseline.
@@ -200,15 +194,14 @@ def characters_to_a_token(tokens: Tensor) -> float:
     return len(gpt2_encoding().decode(tokens.tolist())) / len(tokens)
 
 
-class Training(NetworkTraining):
-    """A round is a hundred gradient steps; the rules look at the loss on some windows of the validation's part."""
+class Training(RoundTraining):
+    """A round is some gradient steps; the rules look at the loss on some windows of the validation's part."""
 
     stack: ClassVar[str] = "blocks"
-    config: Config
 
-    def __init__(self, run: Run) -> None:
-        self._text = three_parts()
-        super().__init__(run, read_task_config(run.folder, Config))
+    def __init__(self, run: Run, config: Config, threads: int | None = None) -> None:
+        self.config, self._text = config, three_parts()
+        super().__init__(run, config)
 
     def build(self) -> GPT:
         """The network as it is before it learns."""
@@ -225,13 +218,13 @@ class Training(NetworkTraining):
         """Whether all steps are over."""
         return bool(self.progress["step"] >= self.config.steps)
 
-    def learn(self) -> tuple[float, dict[str, Any]]:
-        """A hundred gradient steps on windows from anywhere in the text."""
+    def learn(self) -> Round:
+        """Gradient steps on windows from anywhere in the text."""
         config, now, optimizer = self.config, self.progress, self.net.optimizer
         model: Any = self.net.model
         losses = []
         model.train()
-        for _ in range(min(STEPS_IN_A_ROUND, config.steps - now["step"])):
+        for _ in range(min(config.round_steps, config.steps - now["step"])):
             random = np.random.default_rng((config.seed, now["step"]))
             starts = random.integers(len(self._text.learnt) - config.context, size=config.batch)
             loss = model.loss(windows(self._text.learnt, torch.from_numpy(starts), config.context))
@@ -242,9 +235,21 @@ class Training(NetworkTraining):
             now["step"] += 1
         now["flops"] += len(losses) * config.batch * config.context * self._flops()
         spread = len(self._text.validation) - config.context - 1
-        places = torch.linspace(0, spread, VALIDATION_WINDOWS).long()
+        places = torch.linspace(0, spread, config.validation_windows).long()
         validation = mean_loss(model, windows(self._text.validation, places, config.context))
-        return validation, {"loss": torch.stack(losses).tolist(), "validation": validation}
+        measured = {"loss": torch.stack(losses).tolist(), "validation": validation}
+        return Round(measured, self.scored(validation), validation)
+
+    def finish(self) -> dict[str, Any]:
+        """The loss on the part of the text that nothing was decided on, of the last checkpoint."""
+        model: Any = self.net.model
+        context, test = self.config.context, self._text.test[: self.config.test_tokens]
+        loss = mean_loss(model, windows(test, torch.arange(0, len(test) - context, context), context))
+        return {
+            "test": loss,
+            "test_a_character": loss / characters_to_a_token(test),
+            "validation": read_log(self.run.folder, "metrics")[-1]["validation"],
+        }
 
     def _flops(self) -> float:
         """Of a gradient step, for one token; the tokens' embeddings, which tell what comes next, learn all the time."""
@@ -271,29 +276,6 @@ def make_model(config: Config) -> GPT:
     return GPT(config.width, config.heads, config.layers if config.baseline else 1, config.context)
 
 
-def load(folder: Path, checkpoint: str = "last") -> GrowPruneFreeze:
-    """The network of a run."""
-    return load_network(folder, partial(make_model, read_task_config(folder, Config)), checkpoint)
-
-
-def train(run: Run, threads: int | None = None, report: Report = lambda metrics: None) -> dict[str, Any]:
-    """Train to the end, from wherever the run is; returns, and writes, its result."""
-    return train_run(run, lambda: Training(run), partial(finish, run.folder), report)
-
-
-def finish(folder: Path) -> dict[str, Any]:
-    """What a run amounts to: the loss on the part of the text that nothing was decided on, of its last checkpoint."""
-    config, text = read_task_config(folder, Config), three_parts()
-    model: Any = load(folder).model
-    starts = torch.arange(0, len(text.test) - config.context, config.context)
-    loss = mean_loss(model, windows(text.test, starts, config.context))
-    return {
-        "test": loss,
-        "test_a_character": loss / characters_to_a_token(text.test),
-        "validation": read_log(folder, "metrics")[-1]["validation"],
-    }
-
-
 @torch.inference_mode()
 def sample(folder: Path, prompt: str, tokens: int, temperature: float, seed: int) -> str:
     """Let the network of a run go on with a text."""
@@ -301,7 +283,7 @@ def sample(folder: Path, prompt: str, tokens: int, temperature: float, seed: int
         raise ValueError(f"temperature: {temperature}; accepted: at least 0")
     if tokens < 1:
         raise ValueError(f"tokens: {tokens}; accepted: at least 1")
-    model: Any = load(folder).model
+    model: Any = TASK.load(folder).model
     model.eval()
     encoding, random = gpt2_encoding(), torch.Generator().manual_seed(seed)
     said: list[int] = encoding.encode_ordinary(prompt) or encoding.encode_ordinary("\n")
@@ -317,3 +299,97 @@ def sample(folder: Path, prompt: str, tokens: int, temperature: float, seed: int
         else:
             said.append(int(torch.multinomial((logits[0] / temperature).softmax(0), 1, generator=random)))
     return str(encoding.decode(said))
+
+
+LATE = 2_000
+"""Gradient steps at the end of a language model's training in which its loss is looked at."""
+CALM = 0.02
+"""Nats by which a loss may end above its least, or spread more than another, before we call that volatile."""
+
+
+def _late_losses(outcome: Outcome) -> list[float]:
+    return [loss for line in outcome.lines for loss in line["loss"]][-LATE:]
+
+
+def _claims(of: Outcomes) -> list[Claim]:
+    volatile = {name: [float(np.std(_late_losses(one))) for one in runs] for name, runs in of.items()}
+    gains = {
+        name: [one.lines[0]["validation"] - one.lines[-1]["validation"] for one in runs] for name, runs in of.items()
+    }
+    d = paired_difference(volatile["GPF"], volatile["baseline"])
+    rises = [one.lines[-1]["validation"] - min(line["validation"] for line in one.lines) for one in of["GPF"]]
+    at_full_depth = [
+        max((event["step"] for event in one.events if event["kind"] == "grown"), default=0) for one in of["GPF"]
+    ]
+    deepest = [one.result["depth"] for one in of["GPF"]]
+    pruned = [pruned_shares(one) for one in of["GPF"]]
+    early_and_late = [(np.mean(s[: len(s) // 2]), np.mean(s[len(s) // 2 :])) for s in pruned if len(s) > 1]
+    mine, theirs = ([one.result["test"] for one in of[name]] for name in ("GPF", "baseline"))
+    e = paired_difference(mine, theirs)
+    flops = [a.result["flops"] / b.result["flops"] for a, b in zip(of["GPF"], of["baseline"], strict=True)]
+    return [
+        Claim(
+            "[of the baseline] convergence is not achieved and the loss is very volatile",
+            f"its validation loss falls by {iqm(gains['baseline'], '.2f')} nats; the training loss of the last"
+            f" {LATE:,} steps has a standard deviation of {iqm(volatile['baseline'], '.3f')}, GPF's of"
+            f" {iqm(volatile['GPF'], '.3f')}",
+            Verdict.of_bounds(d.low, d.high, -CALM),
+        ),
+        Claim(
+            "the GPF variant shows good convergence",
+            f"its validation loss falls by {iqm(gains['GPF'], '.2f')} nats and ends"
+            f" {iqm(rises, '.3f')} above its least; test loss {iqm(mine, '.3f')} nats a token against"
+            f" {iqm(theirs, '.3f')}, difference {e.mean:+.3f}"
+            f" [{e.low:+.3f}, {e.high:+.3f}], with {iqm(flops, '.0%')} of the baseline's operations",
+            Verdict.of_claim(max(rises) < CALM, max(rises) >= CALM > min(rises)),
+        ),
+        Claim(
+            "achieved the maximum layer count at around epoch 2500",
+            f"ours had {iqm(deepest, '.0f')} blocks at step {iqm(at_full_depth, ',.0f')}",
+            Verdict.OF_THE_RULES,
+        ),
+        Claim(
+            "the percentage of neurons pruned decays as training progresses",
+            f"{np.mean([a for a, _ in early_and_late]):.1%} of the weights in a pruning of the first half,"
+            f" {np.mean([b for _, b in early_and_late]):.1%} in one of the second"
+            if early_and_late
+            else "fewer than two prunings in each run",
+            Verdict.of_claim(all(a > b for a, b in early_and_late)) if early_and_late else Verdict.UNDECIDED,
+        ),
+    ]
+
+
+def _validation_a_character(outcome: Outcome) -> float:
+    return float(outcome.result["validation"]) / characters_to_a_token(three_parts().validation)
+
+
+TASK = Task(
+    name="shakespeare",
+    reference=f"{__name__}:TASK",
+    make=Config.of,
+    training=Training,
+    length=lambda config: (config.steps, "step"),
+    find_data=lambda config: three_parts(),
+    variant_of=lambda config: config.variant,
+    network=make_model,
+    title="GPT-2 on TinyShakespeare: twelve blocks, or one that grows to twelve",
+    summary="Vocabulary 50,257, context 64, 8 heads, width 64, AdamW, rate 1e-4, batches of 8, 10,000 steps. Nine"
+    " tenths of the text to learn from, a half of the rest for the rules to look at, the other half to report.",
+    variants=BOTH,
+    measures={
+        "test": Measure("test loss, nats a token", -1, ".3f", of_result("test")),
+        "test_a_character": Measure("nats a character", -1, ".3f", of_result("test_a_character")),
+        "validation": Measure("validation loss in the end", -1, ".3f", of_result("validation")),
+        "validation_a_character": Measure("nats a character", -1, ".3f", _validation_a_character),
+        **COSTS,
+    },
+    curves={
+        "validation loss, nats a token": lambda line: float(line["validation"]),
+        "training loss": lambda line: float(np.mean(line["loss"])),
+        "layers": lambda line: float(line["depth"]),
+        "parameters that are not zero": lambda line: float(line["parameters"]),
+    },
+    claims=_claims,
+    unit="step",
+    spectra=".up",
+)

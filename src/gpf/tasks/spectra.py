@@ -40,7 +40,7 @@ class Moment:
 def analyse_run(folder: Path) -> list[Moment]:
     """All snapshots of a run, and the network at its end."""
     config, world = read_run_config(folder)
-    probe = torch.from_numpy(probe_inputs(world, vars(config)["observation"], config.without))
+    probe = torch.from_numpy(probe_inputs(world, config.learner.observation, config.without))
 
     def build(depth: int) -> nn.Module:
         model = make_model(config)
@@ -82,7 +82,7 @@ def draw_run(folder: Path, moments: list[Moment]) -> list[Path]:
     }
     lines = [line for line in read_log(folder, "metrics") if line.get("plasticity")]
     if lines:
-        steps = [line["steps"] / 1e6 for line in lines]
+        steps = [line["step"] / 1e6 for line in lines]
         paths[folder / "figures" / "plasticity.png"] = plasticity_figure(
             steps, [line["plasticity"] for line in lines], "steps, millions"
         )

@@ -1,8 +1,6 @@
 """Train a world model on sequences of tokens; with GPF it begins with one block and grows."""
 
-import dataclasses
 import math
-import shlex
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -11,19 +9,19 @@ import torch
 from torch import nn
 
 from gpf.plume.tokens import STATES, VOCABULARY_VERSION
-from gpf.runs.folder import Run, RunError, read_config, read_log, write_json
-from gpf.tasks.loop import Report, train_to_the_end, versions
-from gpf.tasks.rounds import NetworkTraining, gradient_flops
+from gpf.reports import html
+from gpf.reports.figures import save_figure
+from gpf.runs.folder import Run, RunError, read_config, read_log, replace_text
+from gpf.runs.training import Round
+from gpf.tasks.task import RoundTraining, Task, gradient_flops
 from gpf.world_model.batches import Windows
 from gpf.world_model.config import Config
+from gpf.world_model.figures import dreams_figure, reliability_figure, training_figure
 from gpf.world_model.imagination import estimate_coupling
+from gpf.world_model.measures import DREAM_STEPS, baseline_cross_entropies, dream, predict
 from gpf.world_model.model import WorldModel, next_token_loss, streams
 from gpf.world_model.sequences import PAD_CODE, STREAMS, Dataset, read_dataset
-from gpf.world_model.trained import found_chances, make_model, read_run_config
-
-STEPS_IN_A_ROUND = 100
-"""Gradient steps of a round, which is GPF's epoch: then there are a validation, a line of metrics and a checkpoint."""
-VALIDATION_WINDOWS = 512
+from gpf.world_model.trained import found_chances, load_world, make_model, read_run_config
 
 
 def three_parts(dataset: Dataset) -> tuple[Dataset, Dataset, Dataset]:
@@ -33,17 +31,16 @@ def three_parts(dataset: Dataset) -> tuple[Dataset, Dataset, Dataset]:
     return train, validation, test
 
 
-class Training(NetworkTraining):
-    """A round is a hundred gradient steps; the rules look at the loss on some windows of held-out sequences."""
+class Training(RoundTraining):
+    """A round is some gradient steps; the rules look at the loss on some windows of held-out sequences."""
 
     stack: ClassVar[str] = "blocks"
-    config: Config
 
-    def __init__(self, run: Run) -> None:
-        config = read_run_config(run.folder)
+    def __init__(self, run: Run, config: Config, threads: int | None = None) -> None:
+        self.config = config
         learnt, validation, _ = three_parts(checked_data(run.folder, config))
         self._windows = Windows(learnt, config.context)
-        self._validation = Windows(validation, config.context).draw(VALIDATION_WINDOWS, (0, 1))
+        self._validation = Windows(validation, config.context).draw(config.validation_windows, (0, 1))
         self._found = torch.from_numpy(found_chances(learnt))
         super().__init__(run, config)
 
@@ -62,12 +59,12 @@ class Training(NetworkTraining):
         now = self.progress
         return bool(now["step"] >= self.config.steps or now["since_best"] >= self.config.patience)
 
-    def learn(self) -> tuple[float, dict[str, Any]]:
-        """A hundred gradient steps on windows from anywhere in the sequences."""
+    def learn(self) -> Round:
+        """Gradient steps on windows from anywhere in the sequences."""
         config, now, model, optimizer = self.config, self.progress, self.net.model, self.net.optimizer
         losses = []
         model.train()
-        for _ in range(min(STEPS_IN_A_ROUND, config.steps - now["step"])):
+        for _ in range(min(config.round_steps, config.steps - now["step"])):
             codes = self._windows.draw(config.batch, (config.seed, now["step"]))
             for group in optimizer.param_groups:
                 group["lr"] = self._rate()
@@ -83,9 +80,20 @@ class Training(NetworkTraining):
         a_code = gradient_flops(blocks, self.net.frozen, below=True)
         now["flops"] += len(losses) * config.batch * (2 * config.context + 1) * a_code
         validation = self._validate()
-        return sum(validation), {"loss": torch.stack(losses).mean(0).tolist(), "validation": validation}
+        measured = {"loss": torch.stack(losses).mean(0).tolist(), "validation": validation}
+        return Round(measured, self.scored(sum(validation)), sum(validation))
 
-    def extra(self) -> dict[str, Any]:
+    def finish(self) -> dict[str, Any]:
+        """At the best validation, and how far it went."""
+        best = min(read_log(self.run.folder, "metrics"), key=lambda line: sum(line["validation"]))
+        return {
+            "validation": best["validation"],
+            "loss": sum(best["validation"]),
+            "best_step": best["step"],
+            **{name: best[name] for name in ("depth", "density", "frozen", "parameters")},
+        }
+
+    def about(self) -> dict[str, Any]:
         """What the data taught beside the network."""
         return {"found": self._found, "coupling": self._coupling()}
 
@@ -120,7 +128,7 @@ def checked_data(folder: Path, config: Config) -> Dataset:
     dataset = read_dataset(Path(config.data))
     written = read_config(folder).get("data")
     if written != _fingerprint(dataset):
-        raise RunError(f"data: {config.data} is not what {folder} began with; accepted: the same sequences")
+        raise RunError(f"data must be the sequences that {folder} began with, got {config.data}")
     return dataset
 
 
@@ -133,52 +141,83 @@ def _fingerprint(dataset: Dataset) -> dict[str, Any]:
     }
 
 
-def create_run(folder: Path, config: Config) -> Run:
-    """A new run folder for a configuration."""
-    config.check()
+def _about(config: Config) -> dict[str, Any]:
     dataset = read_dataset(Path(config.data))
-    three_parts(dataset)
-    return Run.create(
-        folder,
-        {
-            "task": "world",
-            "config": dataclasses.asdict(config),
-            "rules": dataclasses.asdict(config.network_rules()),
-            "data": _fingerprint(dataset),
-            "world": dataset.about["world"],
-            "vocabulary": VOCABULARY_VERSION,
-            "versions": versions(),
-        },
-    )
-
-
-def same_run(folder: Path, config: Config) -> bool:
-    """Whether a folder holds the run of a configuration, with its rules and its data."""
-    written = read_config(folder)
-    return (
-        read_run_config(folder) == config
-        and written["rules"] == dataclasses.asdict(config.network_rules())
-        and written["data"] == _fingerprint(read_dataset(Path(config.data)))
-    )
-
-
-def train(run: Run, threads: int | None = None, report: Report = lambda metrics: None) -> dict[str, Any]:
-    """Train to the end, from wherever the run is; returns, and writes, its result."""
-    go_on = f"saved; go on with: gpf world train --resume {shlex.quote(str(run.folder))}"
-    return train_to_the_end(lambda: Training(run), lambda _: finish(run), report, go_on)
-
-
-def finish(run: Run) -> dict[str, Any]:
-    """Write what a run amounts to."""
-    lines = read_log(run.folder, "metrics")
-    best = min(lines, key=lambda line: sum(line["validation"]))
-    result = {
-        "run": str(run.folder),
-        "validation": best["validation"],
-        "loss": sum(best["validation"]),
-        "best_step": best["step"],
-        **{name: best[name] for name in ("depth", "density", "frozen", "parameters")},
-        **{name: lines[-1][name] for name in ("step", "seconds", "flops")},
+    return {
+        "data": _fingerprint(dataset),
+        "world": dataset.about["world"],
+        "vocabulary": VOCABULARY_VERSION,
     }
-    write_json(run.folder / "result.json", result)
-    return result
+
+
+def _line(metrics: dict[str, Any]) -> str:
+    return f"validation {sum(metrics['validation']):.4f}, {metrics['depth']} blocks, density {metrics['density']:.2f}"
+
+
+def _result_line(result: dict[str, Any]) -> str:
+    losses = ", ".join(f"{value:.4f}" for value in result["validation"])
+    return (
+        f"validation {result['loss']:.4f} (left, right, wind: {losses}) at step {result['best_step']:,} of"
+        f" {result['step']:,}; {result['depth']} blocks, density {result['density']:.3f}, {result['parameters']:,}"
+        " parameters"
+    )
+
+
+def group_name(folder: Path) -> str:
+    """What a run is called in tables."""
+    config = read_run_config(folder)
+    return "GPF" if config.gpf else f"{config.depth} blocks from the start"
+
+
+def write_report(folder: Path) -> Path:
+    """Write a run's `report.html`, measured on what the run did not learn from nor stop on; returns its path."""
+    config, lines = read_config(folder), read_log(folder, "metrics")
+    if not lines:
+        raise RunError(f"run {folder} has no finished round yet")
+    learnt, _, test = three_parts(checked_data(folder, read_run_config(folder)))
+    world, place = load_world(folder), folder / "figures"
+    predicted, dreams = predict(world.model, test), dream(world, test)
+    save_figure(training_figure({group_name(folder): [folder]}), place / "training.png")
+    save_figure(reliability_figure(predicted), place / "reliability.png")
+    imagined = ""
+    if dreams is not None:
+        save_figure(dreams_figure(dreams), place / "dreams.png")
+        compared = [[name.replace("_", " "), f"{value:.3f}"] for name, value in dreams.summary().items()]
+        imagined = html.table([f"{DREAM_STEPS} steps after real histories, with the real actions", ""], compared)
+        imagined += html.figure(place / "dreams.png", "Token streams, real and imagined, and how long spells last.")
+    rows = [[name, *(f"{value:.4f}" for value in row)] for name, row in baseline_cross_entropies(learnt, test).items()]
+    rows.append(["world model, best checkpoint", *(f"{value:.4f}" for value in predicted.cross_entropy)])
+    last, best = lines[-1], min(lines, key=lambda line: sum(line["validation"]))
+    cards = [
+        (f"{predicted.cross_entropy.sum():.4f}", f"nats an observation, {test.steps:,} steps held out"),
+        (f"{best['depth']}", f"blocks, {len(best['frozen'])} frozen, at the best checkpoint"),
+        (f"{best['density']:.1%}", f"of the weights left: {best['parameters']:,} parameters"),
+        (f"{last['step']:,}", f"gradient steps in {last['seconds']:.0f} s"),
+    ]
+    sections = {
+        "Learning": html.figure(place / "training.png", "Validation loss, blocks and parameters; dotted: events."),
+        "Events": html.event_table(read_log(folder, "events"), "step"),
+        "Predictions": html.table(["cross-entropy, nats a token", *STREAMS], rows, len(rows) - 1)
+        + html.figure(place / "reliability.png", "How often the likeliest token came, by how sure the model was."),
+        "Dreams": imagined,
+        "Settings": html.settings(config),
+    }
+    about = f"world model, {group_name(folder)}, seed {config['config']['seed']}, data {config['config']['data']}"
+    replace_text(folder / "report.html", html.page(folder.resolve().name, about, cards, sections))
+    return folder / "report.html"
+
+
+TASK = Task(
+    name="world",
+    reference=f"{__name__}:TASK",
+    title="A world model of the plume: sequences of tokens",
+    make=Config.of,
+    training=Training,
+    length=lambda config: (config.steps, "step"),
+    find_data=lambda config: three_parts(read_dataset(Path(config.data))),
+    about=_about,
+    describe=_line,
+    describe_result=_result_line,
+    report=write_report,
+    network=make_model,
+)

@@ -4,11 +4,11 @@ The command line reads this module before it knows what it will do, so heavy imp
 """
 
 import dataclasses
-import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gpf.navigation.config import rule_changes
+from gpf.settings import check, number, plain, read, rule_changes
 
 if TYPE_CHECKING:
     from gpf.network import Rules
@@ -27,53 +27,52 @@ class Config:
 
     data: str = "runs/world-data"
     """Folder of sequences that gpf world data made."""
-    width: int = 64
+    width: int = number(64, 1)
     """Size of the embeddings."""
-    heads: int = 4
+    heads: int = number(4, 1)
     """Of the attention."""
-    depth: int = 1
+    depth: int = number(1, 1)
     """Blocks at the start."""
-    context: int = 64
+    context: int = number(64, 2)
     """Steps to look back on."""
     gpf: bool = True
     """Whether the stack of blocks grows, prunes and freezes."""
     rules: dict[str, str] = dataclasses.field(default_factory=dict)
     """Changes to the `gpf.Rules`, as FIELD VALUE pairs."""
-    seed: int = 0
+    seed: int = number(0, 0)
     """Of the first weights and of the windows."""
-    steps: int = 3000
+    steps: int = number(3000, 1)
     """Gradient steps, at most."""
-    batch: int = 32
+    batch: int = number(32, 1)
     """Windows in a gradient step."""
-    learning_rate: float = 2e-3
+    learning_rate: float = number(2e-3, 0.0)
     """At its highest; it rises over the first steps and then falls to a twentieth, as a cosine."""
-    weight_decay: float = 0.01
-    gradient_clip: float = 1.0
+    weight_decay: float = number(0.01, 0.0)
+    gradient_clip: float = number(1.0, 0.0)
     """Greatest norm of the gradient."""
-    patience: int = 10
+    patience: int = number(10, 1)
     """Rounds without a better validation after which training stops early."""
+    round_steps: int = number(100, 1)
+    """Gradient steps of a round, which is an epoch of the rules; then there are a validation and a checkpoint."""
+    validation_windows: int = number(512, 1)
+    """Windows of held-out sequences to validate on."""
 
     @classmethod
-    def of(cls, values: dict[str, Any]) -> "Config":
-        """A configuration from plain data."""
-        return cls(**values)
+    def of(cls, values: Mapping[str, Any]) -> "Config":
+        """Settings from plain data."""
+        return read(cls, values)
+
+    def plain(self) -> dict[str, Any]:
+        """As plain data."""
+        return plain(self)
 
     def check(self) -> None:
         """Refuse what cannot be."""
-        for name in ("width", "heads", "depth", "context", "steps", "batch", "patience"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}: {getattr(self, name)}; accepted: at least 1")
-        for name in ("learning_rate", "weight_decay", "gradient_clip"):
-            if not 0.0 <= getattr(self, name) < math.inf:
-                raise ValueError(f"{name}: {getattr(self, name)}; accepted: a number of at least 0")
-        if self.context < 2:
-            raise ValueError(f"context: {self.context}; accepted: at least 2")
-        if self.seed < 0:
-            raise ValueError(f"seed: {self.seed}; accepted: at least 0")
+        check(self)
         if self.rules and not self.gpf:
-            raise ValueError(f"rules: {self.rules}; accepted: only with --gpf")
+            raise ValueError(f"rules are only for --gpf, got {self.rules}")
         if self.width % self.heads:
-            raise ValueError(f"heads: {self.heads}; accepted: a divisor of the width, {self.width}")
+            raise ValueError(f"heads must divide the width, {self.width}, got {self.heads}")
         self.network_rules()
 
     def network_rules(self) -> "Rules":

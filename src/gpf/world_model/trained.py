@@ -66,22 +66,17 @@ def load_world(folder: Path, checkpoint: Literal["best", "last"] = "best") -> Tr
 
 
 def read_run_config(folder: Path) -> Config:
-    """The configuration of a run that gpf world train made."""
+    """The settings of a run of task world."""
     written = read_config(folder)
     if written.get("task") != "world":
-        raise RunError(f"run: {folder} is of task {written.get('task')!r}; accepted: a run that gpf world train made")
+        raise RunError(f"run {folder} must be one of task 'world', got one of {written.get('task')!r}")
     if written.get("vocabulary") != VOCABULARY_VERSION:
-        raise RunError(
-            f"run: {folder} is of vocabulary version {written.get('vocabulary')!r}; accepted: {VOCABULARY_VERSION}"
-        )
+        raise RunError(f"run {folder} must have vocabulary {VOCABULARY_VERSION}, got {written.get('vocabulary')!r}")
     try:
-        Scenario.of(written["world"])
-        return Config.of(written["config"])
-    except (KeyError, TypeError) as error:
-        raise RunError(
-            f"run: {folder / 'config.json'} is damaged ({type(error).__name__}: {error}); accepted: as gpf world train"
-            " wrote it"
-        ) from None
+        Scenario.of(written.get("world", {}))
+        return Config.of(written.get("config", {}))
+    except ValueError as error:
+        raise RunError(f"{folder / 'config.json'} is damaged ({error})") from None
 
 
 def make_model(config: Config) -> WorldModel:

@@ -4,31 +4,33 @@ All methods share the learner, its settings, the lanes and the stream; they diff
 run is a folder like any other: a line of metrics for every visit, a line for every event, checkpoints to go on from.
 """
 
-import dataclasses
-import shlex
-import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 import torch
+from torch import nn
+from torch.optim import Optimizer
 
-import gpf
 from gpf.continual.methods import ContinualBackprop, L2Init, Method, OnlineEWC, ShrinkAndPerturb, linear_layers
-from gpf.continual.recall import Recall, Settings
+from gpf.continual.recall import Decision, Recall, Settings
 from gpf.navigation import parallel, policy_gradient
-from gpf.navigation.acting import INPUTS
 from gpf.navigation.agents import as_bytes, from_bytes
-from gpf.navigation.evaluate import BLOCK
 from gpf.navigation.flat import FlatNetwork
+from gpf.navigation.inputs import INPUTS
 from gpf.navigation.rollouts import Rollouts, probe_inputs
+from gpf.navigation.seeds import BLOCK
 from gpf.network import MLP, Rules
 from gpf.plume.regimes import Stream, preset, roomiest
 from gpf.plume.scenario import ACTIONS, Scenario
-from gpf.runs.folder import Run, RunError, read_config, read_log, write_json
+from gpf.runs.folder import Run, read_config, read_log
+from gpf.runs.training import Round, Training
+from gpf.settings import check, number, plain, read
 from gpf.spectra.plasticity import plasticity
-from gpf.tasks.loop import Report, train_to_the_end, versions
+from gpf.tasks.drifting import with_prefix
+from gpf.tasks.task import Task
 
 LearnerName = Literal["policy-gradient", "parallel"]
 MethodName = Literal[
@@ -62,7 +64,6 @@ WIDTH = 64
 LANES, HORIZON = 100, 40
 DISCOUNT = 0.99
 EXPLORATION = 0.1
-EPOCHS_IN_A_ROUND = 24
 POLICY_GRADIENT = policy_gradient.Settings(
     learning_rate=3e-3, discount=DISCOUNT, passes=3, minibatch=1000, entropy=0.01
 )
@@ -79,15 +80,15 @@ class Config:
 
     stream: str = "returning"
     """A preset (gentle, harsh, returning), or a path to a .json file."""
-    order: int = 0
+    order: int = number(0, 0)
     """Of the regimes in a preset: the seed that it is drawn with, the same for all runs that are compared."""
     method: MethodName = "gpf"
     learner: LearnerName = "policy-gradient"
-    seed: int = 0
+    seed: int = number(0, 0, BLOCK - 1)
     """Of the network's first weights, the worlds and exploration."""
-    episodes: int = 1000
+    episodes: int = number(1000, 1)
     """Of each visit, in a preset."""
-    visits: int | None = None
+    visits: int | None = number(None, 2)
     """How many, in a preset; None for its own number."""
     grow: bool = True
     """Whether GPF grows new paths."""
@@ -95,28 +96,38 @@ class Config:
     """Whether GPF prunes what it puts away."""
     freeze: bool = True
     """Whether GPF keeps versions of the network, unchanged, for when their world returns."""
+    round_epochs: int = number(24, 1)
+    """Rollouts of a round, after which there are metrics and a checkpoint."""
 
     @classmethod
-    def of(cls, values: dict[str, Any]) -> "Config":
-        """A configuration from plain data."""
-        return cls(**values)
+    def of(cls, values: Mapping[str, Any]) -> "Config":
+        """Settings from plain data."""
+        return read(cls, values)
 
-    def resolved(self) -> "Config":
-        """The same, checked."""
-        for name, kind in (("method", MethodName), ("learner", LearnerName)):
-            if getattr(self, name) not in get_args(kind):
-                raise ValueError(f"{name}: {getattr(self, name)!r}; accepted: {', '.join(get_args(kind))}")
-        if not 0 <= self.seed < BLOCK:
-            raise ValueError(f"seed: {self.seed}; accepted: 0 to {BLOCK - 1}")
-        if self.order < 0:
-            raise ValueError(f"order: {self.order}; accepted: at least 0")
-        if self.visits is not None and self.visits < 2:
-            raise ValueError(f"visits: {self.visits}; accepted: at least 2, or nothing would change")
+    def plain(self) -> dict[str, Any]:
+        """As plain data."""
+        return plain(self)
+
+    def check(self) -> None:
+        """Refuse what cannot be."""
+        check(self)
         for name in ("grow", "prune", "freeze"):
             if not getattr(self, name) and self.method != "gpf":
-                raise ValueError(f"{name}: False; accepted: only with method gpf, not {self.method}")
+                raise ValueError(f"{name} can only be turned off with method gpf, not with {self.method}")
         self.made_stream()
-        return self
+
+    @property
+    def depth(self) -> int:
+        """Layers, at first and for GPF at most."""
+        return FIXED.get(self.method, LAYERS[self.learner])
+
+    def network_rules(self) -> Rules:
+        """None of their own: `Recall` sees drops, grows, prunes and freezes, and that whole versions."""
+        if self.method != "gpf":
+            return Rules.fixed()
+        return Rules.continual(
+            max_depth=self.depth, grow_patience=None, prune_patience=None, freeze_patience=None, drop=None
+        )
 
     def made_stream(self) -> Stream:
         """The stream that it names."""
@@ -128,42 +139,43 @@ class Config:
 _NOBODY: dict[str, Any] = {name: [None] * LANES for name in ("first", "first_whole", "last")}
 
 
-class Training:
-    """A run in the making; only the network, the learner, the method and `progress` outlive a round."""
+class StreamTraining(Training):
+    """A round is some rollouts, wherever in the stream; a visit that ends in it is part of its metrics."""
 
-    def __init__(self, run: Run, threads: int | None = None) -> None:
-        self.run = run
-        self.config, self.stream = read_run(run.folder)
-        self.progress: dict[str, Any] = {
-            "round": 0, "steps": 0, "visit": 0, "seconds": 0.0,
-            "ended": [], "found": [], "parameters": 0, "began": [0] * LANES, **_NOBODY,
-        }  # fmt: skip
-        last = run.checkpoint("last")
-        going_on = (last / "manifest.json").exists()
-        if going_on:
-            self.net = gpf.load(last, build=lambda: self._fresh(self._depth), restore_random=True)
-        else:
-            torch.manual_seed(self.config.seed)
-            model = self._fresh(self._depth)
-            optimizer = torch.optim.Adam(model.parameters(), lr=self._rate, eps=1e-5, fused=True)
-            self.net = gpf.attach(model, optimizer, rules=self._rules())
-        self.learner = self._make_learner(threads)
-        self.method, self.recall = self._make_method()
-        self._tried: tuple[tuple[int, ...], list[FlatNetwork]] = (), []  # the trial by its first epoch and versions
-        self._kept: dict[str, dict[str, torch.Tensor]] = {}  # the oracle's network of each regime
-        if going_on:
-            self._restore()
-        run.drop_after(self.progress["round"])
+    def __init__(self, run: Run, config: Config, threads: int | None = None) -> None:
+        self.config, self.stream = config, Stream.of(read_config(run.folder).get("stream", {}))
+        super().__init__(run, config, threads)
         self._probe = torch.from_numpy(probe_inputs(self.stream.home, "memory"))
         self._enter(self.progress["visit"])
 
-    @property
-    def _rate(self) -> float:
-        return POLICY_GRADIENT.learning_rate if self.config.learner == "policy-gradient" else VALUES.learning_rate
+    def first_progress(self) -> dict[str, Any]:
+        """The visit, and what has happened in it."""
+        return {"visit": 0, "ended": [], "found": [], "most": 0, "began": [0] * LANES, **_NOBODY}
 
-    @property
-    def _depth(self) -> int:
-        return FIXED.get(self.config.method, LAYERS[self.config.learner])
+    def build(self) -> nn.Module:
+        """The network as it is before it learns."""
+        return self._fresh(self.config.depth)
+
+    def make_optimizer(self, model: nn.Module) -> Optimizer:
+        """Adam."""
+        settings = POLICY_GRADIENT if self.config.learner == "policy-gradient" else VALUES
+        return torch.optim.Adam(model.parameters(), lr=settings.learning_rate, eps=1e-5, fused=True)
+
+    def begin(self, extra: dict[str, Any] | None) -> None:
+        """Make the learner and the method, and let them go on from their state."""
+        self.learner = self._make_learner()
+        self.method, self.recall = self._make_method()
+        self._tried: tuple[tuple[int, ...], list[FlatNetwork]] = (), []  # the trial by its first epoch and versions
+        self._kept: dict[str, dict[str, torch.Tensor]] = {}  # the oracle's network of each regime
+        if extra is None:
+            return
+        state = self.learner.state()
+        self.learner.restore(from_bytes({name: extra[f"learner/{name}"] for name in state}, state))
+        if self.method:
+            self.method.restore(with_prefix(extra, "method/"))
+        if self.recall:
+            self.recall.restore(with_prefix(extra, "recall/"), extra["recall"])
+        self._kept = {regime: with_prefix(extra, f"kept/{n}/") for n, regime in enumerate(extra["regimes"])}
 
     def _fresh(self, depth: int) -> MLP:
         """A model that has learnt nothing."""
@@ -173,19 +185,11 @@ class Training:
             policy_gradient.PolicyGradientLearner.prepare(model)
         return model
 
-    def _rules(self) -> Rules:
-        if self.config.method != "gpf":
-            return Rules.fixed()
-        # Recall sees drops, grows, prunes and freezes: whole versions, and not single layers.
-        return Rules.continual(
-            max_depth=self._depth, grow_patience=None, prune_patience=None, freeze_patience=None, drop=None
-        )
-
-    def _make_learner(self, threads: int | None) -> Any:
+    def _make_learner(self) -> Any:
         room = roomiest([self.stream.scenario(visit.regime) for visit in self.stream.visits])
         model: Any = self.net.model
         rollouts = Rollouts(
-            LANES, HORIZON, self._rewarded(room), "memory", model.head.out_features, self.config.seed, threads or 1
+            LANES, HORIZON, self._rewarded(room), "memory", model.head.out_features, self.config.seed, self.threads or 1
         )
         if self.config.learner == "policy-gradient":
             return policy_gradient.PolicyGradientLearner(model, self.net.optimizer, rollouts, POLICY_GRADIENT)
@@ -221,83 +225,57 @@ class Training:
         with torch.random.fork_rng():
             return self._fresh(depth)
 
-    def _restore(self) -> None:
-        """Go on from what the checkpoint says beside the network."""
-        extra, state = self.net.extra, self.learner.state()
-        try:
-            self.learner.restore(from_bytes({name: extra[f"learner/{name}"] for name in state}, state))
-            self.progress = {name: extra["progress"][name] for name in self.progress}
-            if self.method:
-                self.method.restore(_with_prefix(extra, "method/"))
-            if self.recall:
-                self.recall.restore(_with_prefix(extra, "recall/"), extra["recall"])
-            self._kept = {
-                regime: _with_prefix(extra, f"kept/{number}/") for number, regime in enumerate(extra["regimes"])
-            }
-        except (KeyError, ValueError, TypeError) as error:
-            raise RunError(
-                f"run: {self.run.checkpoint('last')} does not fit its run ({type(error).__name__}: {error});"
-                " accepted: the last checkpoint, as this run wrote it"
-            ) from None
-
     @property
     def over(self) -> bool:
         """Whether the stream has ended."""
         return bool(self.progress["visit"] >= len(self.stream.visits))
 
-    def round(self) -> dict[str, Any]:
-        """Learn for one round, write what happened in it and its checkpoint."""
-        now, started = self.progress, time.perf_counter()
-        now["round"] += 1
+    def learn(self) -> Round:
+        """Some rollouts; the world may change between two of them."""
+        now = self.progress
         visits: list[dict[str, Any]] = []
         events: list[dict[str, Any]] = []
-        for _ in range(EPOCHS_IN_A_ROUND):
-            happened = self._epoch()
+        for _ in range(self.config.round_epochs):
+            decisions = self._epoch()
             events += [
                 {
-                    **{name: now[name] for name in ("round", "steps", "visit")},
-                    "episodes": sum(now["ended"]), "parameters": self._parameters(), "depth": self.net.depth, **event,
+                    "step": now["step"], "visit": now["visit"], "episodes": sum(now["ended"]),
+                    "parameters": self._parameters(), "depth": self.net.depth, **decision.to_json(),
                 }
-                for event in happened
+                for decision in decisions
             ]  # fmt: skip
             visit = self.stream.visits[now["visit"]]
             if sum(now["ended"]) >= visit.episodes:
-                visits.append(self._visit_line(now["seconds"] + time.perf_counter() - started))
-                now.update(visit=now["visit"] + 1, ended=[], found=[], parameters=0, **_NOBODY)
+                visits.append(self._visit())
+                now.update(visit=now["visit"] + 1, ended=[], found=[], most=0, **_NOBODY)
                 if self.over:
                     break
                 self._leave(now["visit"])
                 self._enter(now["visit"])
             elif visit.gradual:
                 self._enter(now["visit"])
-        now["seconds"] += time.perf_counter() - started
-        self._check_finite()
-        self.run.append("metrics", visits)
-        self.run.append("events", events)
-        self.net.save(self.run.checkpoint("last"), extra=self._state())
-        return {"visit": now["visit"], "steps": now["steps"], "seconds": now["seconds"]}
+        return Round({"visit": now["visit"], "visits": visits}, events=events)
 
-    def _epoch(self) -> list[dict[str, Any]]:
+    def _epoch(self) -> list[Decision]:
         """Walk all lanes through a rollout and learn from it, beside what is on trial; returns what happened."""
         now, rollouts, recall = self.progress, self.learner.rollouts, self.recall
         others = self._on_trial(recall) if recall and recall.trial else []
         self.learner.epoch(0.0, others)
-        said: list[str] = []
+        decisions: list[Decision] = []
         if recall and recall.trial:
             bounds = rollouts.bounds(len(others))
             by_network = np.add.reduceat(rollouts.successes.sum(axis=0), bounds[:-1])
-            said = recall.after_trial(by_network.tolist(), (np.diff(bounds) * HORIZON).tolist())
+            decisions = recall.after_trial(by_network.tolist(), (np.diff(bounds) * HORIZON).tolist())
         elif recall:
-            said = recall.after_epoch(int(rollouts.successes.sum()), rollouts.steps)
-        events = [{"kind": words.split()[0], "reason": words} for words in said]
-        if events:
+            decisions = recall.after_epoch(int(rollouts.successes.sum()), rollouts.steps)
+        if decisions:
             self.learner.rebind(self.net)
-        now["steps"] += rollouts.steps
+        now["step"] += rollouts.steps
         now["ended"].append(int(rollouts.ends.sum()))
         now["found"].append(int(rollouts.successes.sum()))
-        now["parameters"] = max(now["parameters"], self._parameters())
+        now["most"] = max(now["most"], self._parameters())
         self._note_lanes()
-        return events
+        return decisions
 
     def _on_trial(self, recall: Recall) -> list[FlatNetwork]:
         """The versions that are on trial; they do not change while it lasts."""
@@ -357,92 +335,75 @@ class Training:
         }
         return self.net.count_parameters() * (1 + len(others))
 
-    def _visit_line(self, seconds: float) -> dict[str, Any]:
+    def _visit(self) -> dict[str, Any]:
+        """What is to be said of a visit at its end."""
         now = self.progress
         layers = plasticity(self.net.model, self._probe)[:-1]  # the head has no units to lose
         known = {name: [found for found in now[name] if found is not None] for name in _NOBODY}
         return {
-            "round": now["round"], "visit": now["visit"], "regime": self.stream.visits[now["visit"]].regime,
+            "visit": now["visit"], "regime": self.stream.visits[now["visit"]].regime,
             "ended": now["ended"], "found": now["found"],
             **{name: [sum(found), len(found)] for name, found in known.items()},
-            "steps": now["steps"], "seconds": seconds, "depth": self.net.depth, "density": self.net.density,
-            "parameters": now["parameters"],
+            "step": now["step"], "depth": self.net.depth, "density": self.net.density,
+            "parameters": now["most"],
             "flops": 2 * self.net.count_parameters(),
             "dead": float(np.mean([layer.dead for layer in layers])),
             "effective_rank": float(np.mean([layer.effective_rank for layer in layers])),
             "weight_magnitude": float(np.mean([layer.weight_magnitude for layer in layers])),
         }  # fmt: skip
 
-    def _check_finite(self) -> None:
-        if not np.isfinite(self.learner.network.values).all():
-            raise RuntimeError(f"method: {self.config.method}; the weights are no numbers any more; accepted: another")
-
-    def _state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, Any]:
+        """What the learner, the method and the oracle go on from."""
         extra: dict[str, Any] = {f"learner/{n}": t for n, t in as_bytes(self.learner.state()).items()}
-        extra["progress"] = self.progress
         if self.method:
             extra |= {f"method/{name}": tensor for name, tensor in self.method.state().items()}
         if self.recall:
             tensors, extra["recall"] = self.recall.state()
             extra |= {f"recall/{name}": tensor for name, tensor in tensors.items()}
         extra["regimes"] = list(self._kept)
-        for number, weights in enumerate(self._kept.values()):
-            extra |= {f"kept/{number}/{name}": tensor for name, tensor in weights.items()}
+        for n, weights in enumerate(self._kept.values()):
+            extra |= {f"kept/{n}/{name}": tensor for name, tensor in weights.items()}
         return extra
 
-
-def _with_prefix(extra: dict[str, Any], prefix: str) -> dict[str, torch.Tensor]:
-    return {name.removeprefix(prefix): tensor for name, tensor in extra.items() if name.startswith(prefix)}
-
-
-def read_run(folder: Path) -> tuple[Config, Stream]:
-    """The configuration of a run in a stream, and that stream."""
-    written = read_config(folder)
-    try:
-        return Config.of(written["config"]), Stream.of(written["stream"])
-    except (KeyError, TypeError) as error:
-        raise RunError(
-            f"run: {folder / 'config.json'} is damaged ({type(error).__name__}: {error});"
-            " accepted: that of a run in a stream, as gpf continual wrote it"
-        ) from None
+    def finish(self) -> dict[str, Any]:
+        """Success over all episodes, the most parameters there were, and every visit."""
+        visits = [visit for line in read_log(self.run.folder, "metrics") for visit in line["visits"]]
+        return {
+            "success": sum(sum(visit["found"]) for visit in visits) / sum(sum(visit["ended"]) for visit in visits),
+            "depth": visits[-1]["depth"],
+            "parameters": max(visit["parameters"] for visit in visits),
+            "visits": visits,
+        }
 
 
-def same_run(folder: Path, config: Config) -> bool:
-    """Whether a folder holds the run of a configuration, in the same stream."""
-    return read_run(folder) == (config.resolved(), config.made_stream())  # streams are plain data
+def _line(metrics: dict[str, Any]) -> str:
+    return f"visit {metrics['visit']}, depth {metrics['depth']}, {metrics['steps_per_second']:,.0f} steps/s"
 
 
-def create_run(folder: Path, config: Config) -> Run:
-    """A new run folder for a configuration."""
-    stream = config.resolved().made_stream()
-    return Run.create(
-        folder,
-        {
-            "task": "continual",
-            "config": dataclasses.asdict(config),
-            "stream": stream.to_json(),
-            "versions": versions(),
-        },
-    )
+def _result_line(result: dict[str, Any]) -> str:
+    return f"success {result['success']:.2%}, depth {result['depth']}"
 
 
-def train(run: Run, threads: int | None = None, report: Report = lambda metrics: None) -> dict[str, Any]:
-    """Live through the whole stream, from wherever the run is; returns, and writes, its result."""
-    go_on = f"saved; go on with the same command ({shlex.quote(str(run.folder))})"
-    return train_to_the_end(lambda: Training(run, threads), lambda _: finish(run), report, go_on)
+TASK = Task(
+    name="shifting",
+    reference=f"{__name__}:TASK",
+    title="Keep finding the source in worlds that change without notice",
+    make=Config.of,
+    training=StreamTraining,
+    length=lambda config: (len(config.made_stream().visits), "visit"),
+    about=lambda config: {"stream": config.made_stream().to_json()},
+    describe=_line,
+    describe_result=_result_line,
+    variant_of=lambda config: config.method,
+    unit="step",
+    curves={
+        "success in visits that ended": lambda line: _success(line["visits"]),
+        "layers": lambda line: float(line["depth"]),
+        "parameters that are not zero": lambda line: float(line["parameters"]),
+    },
+)
 
 
-def finish(run: Run) -> dict[str, Any]:
-    """Write what a run amounts to."""
-    lines = read_log(run.folder, "metrics")
-    result = {
-        "run": str(run.folder),
-        "success": sum(sum(line["found"]) for line in lines) / sum(sum(line["ended"]) for line in lines),
-        "depth": lines[-1]["depth"],
-        "parameters": max(line["parameters"] for line in lines),
-        "steps": lines[-1]["steps"],
-        "seconds": lines[-1]["seconds"],
-        "visits": lines,
-    }
-    write_json(run.folder / "result.json", result)
-    return result
+def _success(visits: list[dict[str, Any]]) -> float:
+    ended = sum(sum(visit["ended"]) for visit in visits)
+    return sum(sum(visit["found"]) for visit in visits) / ended if ended else float("nan")

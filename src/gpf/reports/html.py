@@ -6,8 +6,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from gpf.network.events import Shape
-
 STYLE = """
 :root { color-scheme: light; --ink: #1d2733; --soft: #5b6774; --line: #dde3e9; --accent: #2f5d8c; }
 * { box-sizing: border-box; }
@@ -69,11 +67,16 @@ def event_table(events: list[dict[str, Any]], when: str) -> str:
                 ", ".join(map(str, event["layers"])) or "-",
                 event["reason"],
                 _arrow(before["depth"], after["depth"], "d"),
-                _arrow(Shape(**before).density, Shape(**after).density, ".3f"),
+                _arrow(_density(before), _density(after), ".3f"),
                 _arrow(before["parameters"] - before["pruned"], after["parameters"] - after["pruned"], ",d"),
             ]
         )
     return table([when, "event", "layers", "why", "depth", "density", "parameters in use"], rows)
+
+
+def _density(shape: dict[str, Any]) -> float:
+    """The share of the weights that is not pruned."""
+    return 1.0 - shape["pruned"] / shape["weights"] if shape["weights"] else 1.0
 
 
 def _arrow(before: float, after: float, form: str) -> str:

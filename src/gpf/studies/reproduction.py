@@ -1,11 +1,6 @@
-"""The paper's experiment as the paper ran it, over many seeds, and what the intervals say of each of its claims.
-
-Everything lies in one folder: a run for every agent and seed, and a page (`reproduction.md`) with its figures and the
-scores of every seed (`reproduction.json`). Killed, it goes on where it was.
-"""
+"""The paper's experiment as the paper ran it, over many seeds, and what the intervals say of each of its claims."""
 
 import dataclasses
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,14 +15,18 @@ from gpf.navigation.agents import load_navigator
 from gpf.navigation.config import Config
 from gpf.plume.scenario import ACTIONS, Scenario
 from gpf.plume.tokens import ONEHOT_SIZE
-from gpf.reports.figures import draw_band, save_figure
-from gpf.reports.statistics import interquartile_mean, paired_difference
-from gpf.runs.folder import read_log, replace_text
-from gpf.tasks.compare import markdown_table
-from gpf.tasks.many import Told, check_jobs, train_all
-from gpf.tasks.plume import evaluate_held_out
+from gpf.reports.figures import draw_band
+from gpf.reports.pages import Numbers, join, write_page
+from gpf.reports.statistics import paired_difference
+from gpf.reports.tables import difference, iqm, markdown_table
+from gpf.reports.verdicts import Verdict
+from gpf.runs.executors import Executor, Tell
+from gpf.runs.folder import Outcome, replace_text
+from gpf.studies.engine import Cell, Study, place_of
+from gpf.tasks.plume import TASK, evaluate_held_out
 
 Part = Literal["experiment", "sparsity", "budget", "width"]
+PARTS: tuple[Part, ...] = ("experiment", "sparsity", "budget", "width")
 
 EPISODES = 5000
 HALF_BUDGET = "half-budget.json"
@@ -77,29 +76,30 @@ def width_of(depth: int, budget: int) -> int:
 
 def agents(runs: Path, scenario: str = "reference") -> list[Agent]:
     """Everybody whom the page needs."""
-    canonical = Config(learner="online", scenario=scenario, gpf=False, episodes=EPISODES)
-    grown = Config(learner="online", scenario=scenario, episodes=EPISODES, rules=AUTHORS_RULES)
+    canonical = {"learner": "online", "scenario": scenario, "gpf": False, "episodes": EPISODES}
+    grown = {"learner": "online", "scenario": scenario, "episodes": EPISODES}
+    authors = {**grown, "rules": AUTHORS_RULES}
     short = str(runs / HALF_BUDGET)
     growth = [f"{episode}:grow" for episode in PAPER_GROWTH]
     pruning = [f"{e + 10}:keep={share}" for e, share in zip(PAPER_GROWTH, PAPER_SHARES, strict=True)]
-    planned = dataclasses.replace(grown, rules={"freeze_patience": "null"})
-    found = [
-        Agent("canonical", "experiment", canonical),
-        Agent("GPF", "experiment", grown),
-        Agent("GPF, values of the text", "experiment", dataclasses.replace(grown, rules={})),
-        Agent("Q-learning", "experiment", dataclasses.replace(canonical, q_learning=True)),
-        Agent("grown, not pruned", "sparsity", dataclasses.replace(planned, plan=tuple(growth))),
-        Agent("grown and pruned", "sparsity", dataclasses.replace(planned, plan=(*growth, *pruning))),
-        Agent("canonical, half the budget", "budget", dataclasses.replace(canonical, scenario=short)),
-        Agent("GPF, half the budget", "budget", dataclasses.replace(grown, scenario=short)),
+    planned = {**grown, "rules": {"freeze_patience": "null"}}
+    found: list[tuple[str, Part, dict[str, Any]]] = [
+        ("canonical", "experiment", canonical),
+        ("GPF", "experiment", authors),
+        ("GPF, values of the text", "experiment", grown),
+        ("Q-learning", "experiment", {**canonical, "q_learning": True}),
+        ("grown, not pruned", "sparsity", {**planned, "plan": growth}),
+        ("grown and pruned", "sparsity", {**planned, "plan": [*growth, *pruning]}),
+        ("canonical, half the budget", "budget", {**canonical, "scenario": short}),
+        ("GPF, half the budget", "budget", {**authors, "scenario": short}),
     ]
     for widest in (64, 256):
         for depth in range(1, 5):
             width = width_of(depth, parameters(1, widest))
-            config = dataclasses.replace(canonical, depth=depth, width=width)
-            if config != canonical:
-                found.append(Agent(f"depth {depth}, width {width}", "width", config))
-    return found
+            if (depth, width) != (1, 64):
+                changes = {**canonical, "depth": depth, "width": width}
+                found.append((f"depth {depth}, width {width}", "width", changes))
+    return [Agent(name, part, Config.of(settings)) for name, part, settings in found]
 
 
 def chosen_agents(runs: Path, parts: Sequence[Part], scenario: str = "reference") -> list[Agent]:
@@ -107,55 +107,54 @@ def chosen_agents(runs: Path, parts: Sequence[Part], scenario: str = "reference"
     return [agent for agent in agents(runs, scenario) if agent.part in ("experiment", *parts)]
 
 
-PARTS: tuple[Part, ...] = ("experiment", "sparsity", "budget", "width")
-
-
-def reproduce(
-    runs: Path,
-    seeds: range,
-    parts: Sequence[Part] = PARTS,
-    jobs: int = 2,
-    tell: Told = lambda folder, result: None,
-    scenario: str = "reference",
-) -> dict[str, Any]:
-    """Train what is missing; returns the scores of every seed of every agent, with what they were made of."""
-    check_jobs(jobs)
-    chosen = chosen_agents(runs, parts, scenario)
-    world = Scenario.of(scenario)
+def reproduction_study(runs: Path, seeds: range, parts: Sequence[Part], scenario: str = "reference") -> Study:
+    """Its runs; writes the world of half the budget, if a part needs it."""
     if "budget" in parts:
+        world = Scenario.of(scenario)
         runs.mkdir(parents=True, exist_ok=True)
         short = dataclasses.replace(world, max_steps=world.max_steps // 2)
         replace_text(runs / HALF_BUDGET, short.to_json() + "\n")
-    wanted = {
-        folder(runs, agent, seed): dataclasses.replace(agent.config, seed=seed) for seed in seeds for agent in chosen
-    }
-    results = train_all(wanted, jobs, tell)
-    return {
+
+    def cell(agent: Agent) -> Cell:
+        return Cell(
+            scenario, agent.name, lambda seed: dataclasses.replace(agent.config, seed=seed), Path(place_of(agent.name))
+        )
+
+    return Study(TASK, seeds, [cell(agent) for agent in chosen_agents(runs, parts, scenario)])
+
+
+def reproduce(
+    study: Study, runs: Path, parts: Sequence[Part], scenario: str, folder: Path, command: str,
+    executor: Executor, tell: Tell,
+) -> Path:  # fmt: skip
+    """Train what is missing, and write the page, its figures and its numbers; returns where the page is."""
+    outcomes = study.train(runs, executor, tell)
+    numbers: Numbers = {
+        "kind": "reproduction",
+        "command": command,
         "scenario": scenario,
-        "max_steps": world.max_steps,
-        "seeds": list(seeds),
+        "max_steps": Scenario.of(scenario).max_steps,
+        "seeds": list(study.seeds),
         "parts": [part for part in PARTS if part in ("experiment", *parts)],
         "agents": {
             agent.name: {
                 "config": {"depth": agent.config.depth, "width": agent.config.width},
-                "runs": [
-                    _scores(folder(runs, agent, seed), results[folder(runs, agent, seed)], agent) for seed in seeds
-                ],
+                "runs": [_scores(one, agent) for one in outcomes[scenario, agent.name]],
             }
-            for agent in chosen
+            for agent in chosen_agents(runs, parts, scenario)
         },
-        "seconds": sum(result["seconds"] for result in results.values()),
+        "seconds": sum(one.result["seconds"] for some in outcomes.values() for one in some),
     }
+    figures = {
+        "reproduction-training.png": training_figure(numbers),
+        "reproduction-q-learning.png": q_learning_figure(numbers),
+    }
+    return write_page(folder, "reproduction", numbers, page(numbers, "reproduction"), figures)
 
 
-def folder(runs: Path, agent: Agent, seed: int) -> Path:
-    """Where a run is kept."""
-    return runs / agent.name.replace(",", "").replace(" ", "-") / str(seed)
-
-
-def _scores(run: Path, result: dict[str, Any], agent: Agent) -> dict[str, Any]:
+def _scores(run: Outcome, agent: Agent) -> dict[str, Any]:
     """What a run reached: in validation every 500 episodes, held out at its best and its last checkpoint."""
-    validated = [line for line in read_log(run, "metrics") if line["validation"] is not None]
+    validated = [line for line in run.lines if line["validation"] is not None]
     scores: dict[str, Any] = {
         "curve": [line["validation"]["success"] for line in validated],
         "depth": [line["depth"] for line in validated],
@@ -167,14 +166,14 @@ def _scores(run: Path, result: dict[str, Any], agent: Agent) -> dict[str, Any]:
                 "depth": line["after"]["depth"],
                 "kept": _kept(line["after"], agent.config.width) if line["kind"] == "pruned" else None,
             }
-            for line in read_log(run, "events")
+            for line in run.events
         ],
-        "parameters": result["parameters"],
+        "parameters": run.result["parameters"],
     }
     for checkpoint in ("best", "last"):
-        scores[checkpoint] = result["checkpoints"][checkpoint]["greedy"]["success"]
+        scores[checkpoint] = run.result["checkpoints"][checkpoint]["greedy"]["success"]
         if agent.part == "experiment":
-            held_out = evaluate_held_out(load_navigator(run, checkpoint), 100)
+            held_out = evaluate_held_out(load_navigator(run.folder, checkpoint), 100)
             scores[f"{checkpoint} of 100"] = float(held_out.success.mean())
     return scores
 
@@ -202,19 +201,17 @@ def curves(scores: dict[str, Any], agent: str) -> NDArray[np.float64]:
 
 def middle(values: NDArray[np.float64]) -> str:
     """Interquartile mean and its interval, in percent."""
-    value, low, high = interquartile_mean(values)
-    return f"{100 * value:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
+    return iqm(100 * values, ".1f")
 
 
 def change(ours: NDArray[np.float64], theirs: NDArray[np.float64]) -> str:
     """The mean difference over shared seeds in points, and what its interval and its p say together."""
     d = paired_difference(ours, theirs)
-    said = "no difference shown" if not d.shown else "higher" if d.mean > 0 else "lower"
-    return f"{100 * d.mean:+.1f} [{100 * d.low:+.1f}, {100 * d.high:+.1f}], p = {d.p:.3f}: **{said}**"
+    return f"{difference(100 * ours, 100 * theirs, '.1f')}, p = {d.p:.3f}: **{Verdict.of_difference(d)}**"
 
 
-def page(scores: dict[str, Any]) -> str:
-    """Everything as Markdown; figures lie beside it."""
+def page(scores: Numbers, name: str) -> str:
+    """The text of a page; figures lie beside it."""
     seeds = scores["seeds"]
     sections = [
         "# The paper's experiment, and its claims",
@@ -235,7 +232,12 @@ def page(scores: dict[str, Any]) -> str:
         for part, make in (("sparsity", _sparsity_section), ("budget", _budget_section), ("width", _width_section))
         if part in scores["parts"]
     ]
-    return "\n\n".join(sections) + "\n"
+    runs = sum(len(agent["runs"]) for agent in scores["agents"].values())
+    sections.append(
+        f"Made by `{scores['command']}`: {runs} runs, {scores['seconds'] / 60:.0f} minutes of training on one core in"
+        " all."
+    )
+    return join(sections)
 
 
 def _training_section(scores: dict[str, Any]) -> str:
@@ -489,17 +491,3 @@ def q_learning_figure(scores: dict[str, Any]) -> Figure:
 def _draw_runs(axes: Axes, x: NDArray[np.int64], values: NDArray[np.float64], colour: str, label: str) -> None:
     axes.plot(x, values.T, color=colour, linewidth=0.5, alpha=0.25)
     draw_band(axes, x, values, colour, label)
-
-
-def write_page(scores: dict[str, Any], folder: Path, command: str) -> Path:
-    """Write the page, its figures and its numbers; returns where the page is."""
-    count = sum(len(agent["runs"]) for agent in scores["agents"].values())
-    about = (
-        f"\nMade by `{command}`: {count} runs, {scores['seconds'] / 60:.0f} minutes of training on one core in all.\n"
-    )
-    folder.mkdir(parents=True, exist_ok=True)
-    save_figure(training_figure(scores), folder / "reproduction-training.png")
-    save_figure(q_learning_figure(scores), folder / "reproduction-q-learning.png")
-    replace_text(folder / "reproduction.json", json.dumps(scores) + "\n")
-    replace_text(folder / "reproduction.md", page(scores) + about)
-    return folder / "reproduction.md"

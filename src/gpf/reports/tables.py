@@ -1,0 +1,83 @@
+"""Tables: what is measured of a run, how its values over seeds are written, and Markdown around them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gpf.reports.statistics import Scores, interquartile_mean, paired_difference
+from gpf.reports.verdicts import Verdict
+from gpf.runs.folder import Outcome
+
+Values = Sequence[float | None] | Scores
+"""One for each seed; None where a run has none."""
+MISSING = "-"
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A column of a table."""
+
+    title: str
+    better: int
+    """1 where more is better, -1 where less is, 0 where it is neither."""
+    form: str
+    of: Callable[[Outcome], float | None]
+    """What it is of a run."""
+
+
+Measures = Mapping[str, Measure]
+
+
+def markdown_table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """A Markdown table."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)
+
+
+def iqm(values: Values, form: str) -> str:
+    """The interquartile mean over seeds with its 95 % interval, if it has one."""
+    known = present(values)
+    if known is None:
+        return MISSING
+    middle, low, high = (format(value, form) for value in interquartile_mean(known))
+    return middle if low == high else f"{middle} [{low}, {high}]"
+
+
+def difference(ours: Values, theirs: Values, form: str, p: bool = False) -> str:
+    """The mean of ours less theirs, seed by seed, with its interval if there are several, and the p of its test."""
+    mine, others = present(ours), present(theirs)
+    if mine is None or others is None:
+        return MISSING
+    d = paired_difference(mine, others)
+    mean, low, high = (format(value, f"+{form}") for value in (d.mean, d.low, d.high))
+    return mean if len(mine) == 1 else f"{mean} [{low}, {high}]{f', {d.p:.3f}' if p else ''}"
+
+
+def verdict(ours: Values, theirs: Values, measure: Measure) -> str:
+    """A difference, and whether it says that ours is better or worse."""
+    mine, others = present(ours), present(theirs)
+    if mine is None or others is None:
+        return MISSING
+    said = Verdict.of_difference(paired_difference(mine, others), measure.better)
+    return f"{said}: {difference(mine, others, measure.form)}"
+
+
+def measure_all(outcomes: Sequence[Outcome], measures: Measures) -> dict[str, list[float | None]]:
+    """Every measure of the runs of several seeds."""
+    return {name: [measure.of(outcome) for outcome in outcomes] for name, measure in measures.items()}
+
+
+def scores_table(titles: Mapping[str, str], scores: Mapping[str, Mapping[str, Values]], measures: Measures) -> str:
+    """A row for each of some agents or variants, a column for each measure, which has values of all seeds."""
+    header, *columns = titles["header"], *measures.values()
+    rows = [
+        [titles.get(name, name), *(iqm(of[key], measure.form) for key, measure in measures.items())]
+        for name, of in scores.items()
+    ]
+    return markdown_table([header, *(measure.title for measure in columns)], rows)
+
+
+def present(values: Values) -> list[float] | None:
+    """The values, or None if there is none or one of them is missing."""
+    known = [float(value) for value in values if value is not None]
+    return known if known and len(known) == len(values) else None

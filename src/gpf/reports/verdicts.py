@@ -1,0 +1,49 @@
+"""What numbers say of a difference, and of a claim of the paper's: one vocabulary for all pages."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from gpf.reports.statistics import Paired
+
+
+class Verdict(StrEnum):
+    """What can be said."""
+
+    BETTER = "better"
+    WORSE = "worse"
+    HIGHER = "higher"
+    LOWER = "lower"
+    NO_DIFFERENCE = "no difference shown"
+    CONFIRMED = "confirmed"
+    REFUTED = "refuted"
+    PARTLY = "partly"
+    UNDECIDED = "not shown"
+    OF_THE_RULES = "a matter of the rules"
+
+    @classmethod
+    def of_difference(cls, d: Paired, better: int = 0) -> "Verdict":
+        """Of ours less theirs: better or worse where `better` says which sign is, higher or lower where it does not."""
+        if not d.shown:
+            return cls.NO_DIFFERENCE
+        if better:
+            return cls.BETTER if better * d.mean > 0 else cls.WORSE
+        return cls.HIGHER if d.mean > 0 else cls.LOWER
+
+    @classmethod
+    def of_claim(cls, holds: bool, divided: bool = False) -> "Verdict":
+        """Of a claim; divided, where some numbers say so and some do not."""
+        return cls.PARTLY if divided else cls.CONFIRMED if holds else cls.REFUTED
+
+    @classmethod
+    def of_bounds(cls, low: float, high: float, bound: float = 0.0) -> "Verdict":
+        """Of a claim that something lies below a bound, by the interval that it lies in."""
+        return cls.CONFIRMED if high < bound else cls.REFUTED if low > bound else cls.UNDECIDED
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What the paper says, what we have measured, and what that means for it."""
+
+    paper: str
+    measured: str
+    verdict: str

@@ -1,0 +1,302 @@
+"""All methods in all streams over many seeds: tables, what the intervals say, and a figure for each stream."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from gpf.continual import measures
+from gpf.reports.figures import draw_band
+from gpf.reports.pages import Numbers, join, write_page
+from gpf.reports.statistics import RESAMPLES, paired_difference
+from gpf.reports.tables import Measure, markdown_table, measure_all, present, scores_table, verdict
+from gpf.runs.executors import Executor, Tell
+from gpf.runs.folder import Outcome
+from gpf.settings import choose
+from gpf.studies.engine import Cell, Study, check_seeds
+from gpf.tasks.shifting import ORACLES, TASK, Config, LearnerName, MethodName
+
+Visits = list[dict[str, Any]]
+TITLES: dict[str, str] = {
+    "gpf": "GPF", "depth-1": "depth 1", "depth-2": "depth 2", "depth-4": "depth 4",
+    "continual-backprop": "continual backprop",
+    "l2-init": "L2 to the first weights", "shrink-and-perturb": "shrink and perturb", "ewc": "online EWC",
+    "reset": "oracle: begins anew", "one-each": "oracle: one network each",
+    "gpf-no-grow": "GPF without growing", "gpf-no-prune": "GPF without pruning",
+    "gpf-no-freeze": "GPF without freezing",
+}  # fmt: skip
+ABLATIONS: dict[str, dict[str, Any]] = {
+    "gpf-no-grow": {"grow": False}, "gpf-no-prune": {"prune": False}, "gpf-no-freeze": {"freeze": False},
+}  # fmt: skip
+
+
+MEANS = ("flops", "dead", "effective_rank", "weight_magnitude")
+"""Measures of a visit's end, of which a run's is the mean."""
+
+
+def _visits(outcome: Outcome) -> Visits:
+    visits: Visits = outcome.result["visits"]
+    return visits
+
+
+def _mean(name: str, title: str, better: int, form: str) -> Measure:
+    return Measure(title, better, form, lambda o: float(np.mean([visit[name] for visit in _visits(o)])))
+
+
+def measures_against(fresh: Mapping[Path, Outcome]) -> dict[str, Measure]:
+    """All measures; some are held against the fresh learner of the same stream and seed, here by a run's folder."""
+
+    def rival(outcome: Outcome) -> Visits:
+        return _visits(fresh[outcome.folder])
+
+    return {
+        "area": Measure("area under the curve", 1, ".3f", lambda o: measures.area(_visits(o))),
+        "forgetting": Measure("forgetting", -1, ".3f", lambda o: measures.forgetting(_visits(o))),
+        "forgetting_whole": Measure(
+            "forgetting, first whole episode", -1, ".3f", lambda o: measures.forgetting(_visits(o), "first_whole")
+        ),
+        "recovery": Measure("recovery, episodes", -1, ".0f", lambda o: measures.recovery(_visits(o), rival(o))),
+        "transfer": Measure("forward transfer", 1, ".3f", lambda o: measures.transfer(_visits(o), rival(o))),
+        "steps": Measure("steps, millions", 0, ".2f", lambda o: _visits(o)[-1]["step"] / 1e6),
+        "parameters": Measure(
+            "parameters", -1, ",.0f", lambda o: float(max(visit["parameters"] for visit in _visits(o)))
+        ),
+        "flops": _mean("flops", "FLOPs a step", -1, ",.0f"),
+        "dead": _mean("dead", "dead units", -1, ".3f"),
+        "effective_rank": _mean("effective_rank", "effective rank", 0, ".1f"),
+        "weight_magnitude": _mean("weight_magnitude", "mean absolute weight", 0, ".3f"),
+    }
+
+
+MEASURES = measures_against({})
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Which methods meet which streams, and how often."""
+
+    streams: tuple[str, ...] = ("harsh", "returning")
+    learners: tuple[LearnerName, ...] = get_args(LearnerName)
+    methods: tuple[str, ...] = tuple(name for name in get_args(MethodName) if name != "depth-2")
+    seeds: int = 10
+    first_seed: int = 0
+    episodes: int = 1000
+    visits: int | None = None
+    order: int = 0
+
+    def __post_init__(self) -> None:
+        check_seeds(self.seeds, self.first_seed)
+        for name, accepted in (("methods", (*get_args(MethodName), *ABLATIONS)), ("learners", get_args(LearnerName))):
+            for one in getattr(self, name):
+                choose(name.removesuffix("s"), one, accepted)
+            if not getattr(self, name):
+                raise ValueError(f"{name} must name at least one of {', '.join(accepted)}")
+        if "reset" not in self.methods:
+            raise ValueError("methods must include reset, which recovery and transfer are measured against")
+        stems = [Path(stream).stem for stream in self.streams]
+        if not stems or len(set(stems)) < len(stems):
+            raise ValueError(f"streams must be at least one, and names that differ, got {', '.join(stems) or 'none'}")
+        for stream in self.streams:
+            self.config(stream, self.learners[0], self.methods[0], self.first_seed).check()
+
+    def config(self, stream: str, learner: LearnerName, method: str, seed: int) -> Config:
+        """What one run is made of."""
+        changes = ABLATIONS.get(method, {})
+        name: Any = "gpf" if changes else method
+        return Config(
+            stream=stream, learner=learner, method=name, seed=seed, episodes=self.episodes, visits=self.visits,
+            order=self.order, **changes,
+        )  # fmt: skip
+
+    def study(self) -> Study:
+        """Its runs."""
+
+        def cell(stream: str, learner: LearnerName, method: str) -> Cell:
+            place = Path(Path(stream).stem, learner, method)
+            return Cell(f"{stream}/{learner}", method, lambda seed: self.config(stream, learner, method, seed), place)
+
+        cells = [cell(stream, learner, method) for stream in self.streams for learner in self.learners
+                 for method in self.methods]  # fmt: skip
+        return Study(TASK, range(self.first_seed, self.first_seed + self.seeds), cells)
+
+
+def compare_methods(
+    plan: Plan, runs: Path, folder: Path, name: str, command: str, executor: Executor, tell: Tell
+) -> Path:
+    """Train what is missing, and write the page, its figures and its numbers; returns where the page is."""
+    outcomes = plan.study().train(runs, executor, tell)
+    rows, figures = [], {}
+    for stream in plan.streams:
+        for learner in plan.learners:
+            of = {method: outcomes[f"{stream}/{learner}", method] for method in plan.methods}
+            fresh = {
+                one.folder: rival for some in of.values() for one, rival in zip(some, of["reset"], strict=True)
+            }  # fmt: skip
+            rows += [
+                {
+                    "stream": stream,
+                    "learner": learner,
+                    "method": method,
+                    "seconds": [one.result["seconds"] for one in some],
+                    "scores": measure_all(some, measures_against(fresh)),
+                }
+                for method, some in of.items()
+            ]
+            figures[f"{name}-{Path(stream).stem}-{learner}.png"] = figure(plan, of)
+    numbers: Numbers = {"kind": "shifting", "command": command, "plan": dataclasses.asdict(plan), "rows": rows}
+    return write_page(folder, name, numbers, page(numbers, name), figures)
+
+
+# The page
+
+
+def table(rows: Sequence[dict[str, Any]]) -> str:
+    """The rows of one stream and learner as Markdown."""
+    return scores_table({"header": "method", **TITLES}, {row["method"]: row["scores"] for row in rows}, MEASURES)
+
+
+def verdicts(rows: Sequence[dict[str, Any]], ours: str = "gpf") -> str:
+    """GPF less each other method, seed by seed, and what the interval says; as Markdown."""
+    mine = next(row for row in rows if row["method"] == ours)["scores"]
+    judged = {name: measure for name, measure in MEASURES.items() if measure.better}
+    lines = [
+        [TITLES[row["method"]], *(verdict(mine[key], row["scores"][key], measure) for key, measure in judged.items())]
+        for row in rows
+        if row["method"] != ours
+    ]
+    return markdown_table(["GPF against", *(measure.title for measure in judged.values())], lines)
+
+
+def gap_closed(rows: Sequence[dict[str, Any]]) -> tuple[float, float, float] | None:
+    """The share of the way from depth 1 to the better oracle's area that GPF goes, with its bootstrap interval."""
+    areas = {row["method"]: np.array(values) for row in rows if (values := present(row["scores"]["area"]))}
+    if not {"gpf", "depth-1", *ORACLES} <= areas.keys():
+        return None
+    top = max((areas[name] for name in ORACLES), key=lambda values: float(values.mean()))
+    if paired_difference(top, areas["depth-1"]).low <= 0:
+        return None  # there is no gap
+    drawn = np.random.default_rng(0).integers(0, len(top), (RESAMPLES, len(top)))
+
+    def share(picked: Any) -> Any:
+        low, mine, high = (values[picked].mean(axis=-1) for values in (areas["depth-1"], areas["gpf"], top))
+        return (mine - low) / (high - low)
+
+    low, high = np.quantile(share(drawn), (0.025, 0.975))
+    return float(share(np.arange(len(top)))), float(low), float(high)
+
+
+def page(numbers: Numbers, name: str) -> str:
+    """The text of a page; figures lie beside it."""
+    plan, rows = numbers["plan"], numbers["rows"]
+    seeds = range(plan["first_seed"], plan["first_seed"] + plan["seeds"])
+    minutes = sum(sum(row["seconds"]) for row in rows) / 60.0
+    sections = [
+        "# Shifting worlds: does it keep learning?",
+        f"Worlds change without notice in the midst of episodes; seeds {seeds[0]} to {seeds[-1]}, all with the same"
+        " order of regimes. A visit is counted in episodes, so that whoever fails has more steps to learn from."
+        " Methods that are not said to have another depth have two layers with policy gradient and one with"
+        " values. Interquartile means over seeds with 95 % bootstrap intervals. **Area**: success online, over all"
+        " visits. **Forgetting**: success in the last episodes of a visit (of each of 100 lanes, its last) less"
+        " that in the first to end in the next visit to the same regime, which were under way when the world"
+        " changed; or less that in the first that began there. **Recovery**: episodes after a change until the"
+        " latest 100 are at 90 % of what a fresh learner ends the visit with. **Forward transfer**: success in"
+        " regimes met for the first time, less a fresh learner's. **Parameters**: greatest number of weights and"
+        " biases that are not zero, in use and kept. Dead units, effective rank and mean absolute weight: means"
+        " over layers and visits' ends. The oracles are told of every change. Differences are means over shared"
+        " seeds, with their intervals; better and worse are said where these do not hold zero and a permutation"
+        " test has p < 0.05, for which it takes six seeds."
+        f" Measures of every seed: [{name}.json]({name}.json).",
+    ]
+    for stream in plan["streams"]:
+        for learner in plan["learners"]:
+            some = [row for row in rows if row["stream"] == stream and row["learner"] == learner]
+            sections += [f"## {Path(stream).stem}, {learner}", table(some)]
+            if "gpf" in plan["methods"] and len(plan["methods"]) > 1:
+                sections.append(verdicts(some))
+            closed = gap_closed(some)
+            if closed is not None:
+                value, low, high = closed
+                sections.append(
+                    f"Of the gap in area between depth 1 and the better oracle, GPF closes {value:.0%}"
+                    f" [{low:.0%}, {high:.0%}]."
+                )
+            sections.append(f"![{stream}, {learner}]({name}-{Path(stream).stem}-{learner}.png)")
+    runs = len(rows) * len(seeds)
+    sections.append(f"Made by `{numbers['command']}`: {runs} runs, {minutes:.0f} minutes of one core in all.")
+    return join(sections)
+
+
+# Figures
+
+
+def figure(plan: Plan, outcomes: Mapping[str, Sequence[Outcome]]) -> Figure:
+    """A stream's timeline: success of all methods with bands, GPF's events, depth and parameters, plasticity."""
+    visits = {method: [_visits(one) for one in some] for method, some in outcomes.items()}
+    regimes = [visit["regime"] for visit in visits[plan.methods[0]][0]]
+    colours = {method: f"C{n}" for n, method in enumerate(plan.methods)}
+    fixed = [method for method in plan.methods if method in ("depth-1", "depth-4", *ORACLES)]
+    others = [method for method in plan.methods if method not in fixed]
+    groups = [group for group in (fixed, others) if group]
+    drawing = Figure(figsize=(14, 3.0 * len(groups) + 9.0), layout="constrained")
+    panels = drawing.subplots(len(groups) + 6, 1, sharex=True, height_ratios=[*[3.0] * len(groups), 0.5, *[1.0] * 5])
+    for axes, group in zip(panels, groups, strict=False):
+        for method in dict.fromkeys([*(["gpf"] if "gpf" in plan.methods else []), *group]):
+            curves = np.array([measures.curve(one) for one in visits[method]])
+            x = (np.arange(curves.shape[1]) + 0.5) * len(regimes) / curves.shape[1]
+            draw_band(axes, x, curves, colours[method], TITLES[method])
+        axes.set_ylim(0, 1.03)
+        axes.set_ylabel("success: IQM, 95 %")
+        axes.legend(fontsize=8, ncols=3, loc="lower right")
+    _draw_events(panels[-6], plan.first_seed, outcomes.get("gpf"))
+    shown = [method for method in plan.methods if method not in ORACLES]
+    for axes, key, label in (
+        (panels[-5], "depth", "depth"),
+        (panels[-4], "density", "density"),
+        (panels[-3], "parameters", "parameters"),
+        (panels[-2], "dead", "dead units"),
+        (panels[-1], "effective_rank", "effective rank"),
+    ):
+        for method in shown:
+            values = np.array([[visit[key] for visit in one] for one in visits[method]])
+            axes.plot(np.arange(values.shape[1]) + 1, values.mean(axis=0), ".-", color=colours[method], linewidth=1.0)
+        axes.set_ylabel(label)
+    kinds = list(dict.fromkeys(regimes))
+    for axes in panels:
+        for n, regime in enumerate(regimes):
+            axes.axvspan(n, n + 1, color=f"C{kinds.index(regime) % 10}", alpha=0.12, linewidth=0)
+        axes.set_xlim(0, len(regimes))
+    above = panels[0].get_xaxis_transform()
+    for n, regime in enumerate(regimes):
+        panels[0].text(n + 0.5, 1.05, regime, rotation=25, fontsize=8, ha="left", va="bottom", transform=above)
+    panels[-1].set_xlabel("visit")
+    return drawing
+
+
+MARKS: dict[str, tuple[str, str, str]] = {
+    "trial": ("|", "0.4", "tries what is kept"),
+    "new-path": ("^", "C2", "grows a new path"),
+    "recalled": ("o", "C0", "recalls a version"),
+    "continued": ("_", "0.4", "goes on"),
+    "false-alarm": ("x", "0.4", "false alarm"),
+}
+"""Marker, colour and words of each kind of decision."""
+
+
+def _draw_events(axes: Any, seed: int, ours: Sequence[Outcome] | None) -> None:
+    """What GPF did in the first seed's run."""
+    axes.set_yticks([])
+    axes.set_ylabel(f"seed {seed}", fontsize=8)
+    if not ours:
+        return
+    visits = _visits(ours[0])
+    for line in ours[0].events:
+        marker, colour, _ = MARKS.get(line["kind"], (".", "k", ""))
+        share = min(1.0, line["episodes"] / sum(visits[line["visit"]]["ended"]))
+        axes.plot(line["visit"] + share, 0.0, marker, color=colour, markersize=7)
+    for marker, colour, words in MARKS.values():
+        axes.plot([], [], marker, color=colour, linestyle="", label=words)
+    axes.legend(fontsize=7, ncols=5, loc="upper left")

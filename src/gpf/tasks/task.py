@@ -1,0 +1,248 @@
+"""What a task is: settings, how they are trained, what is measured, which variants are compared, what the paper says.
+
+Everything else (runs that resume, many of them at once, comparisons over seeds, pages, reports) is made from that.
+"""
+
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
+
+import torch
+from torch import nn
+
+from gpf import settings
+from gpf.network import GrowPruneFreeze, Rules, load
+from gpf.network.controller import Watcher
+from gpf.reports.tables import Measure, Measures
+from gpf.reports.verdicts import Claim
+from gpf.runs.folder import CheckpointName, Outcome, Run, RunError, read_config, versions
+from gpf.runs.training import Report, Training, train_to_the_end
+from gpf.spectra.recorder import Recorder, Snapshot, write_snapshot
+
+Outcomes = Mapping[str, Sequence[Outcome]]
+"""Of every variant, one of each seed."""
+
+
+class Config(Protocol):
+    """What every task's settings have in common."""
+
+    @property
+    def seed(self) -> int:
+        """Of the first weights and of the order of the data."""
+
+    def plain(self) -> dict[str, Any]:
+        """As plain data, from which `of` makes them again."""
+
+    def check(self) -> None:
+        """Refuse what cannot be."""
+
+    def network_rules(self) -> Rules:
+        """When the network grows, prunes and freezes."""
+
+
+C = TypeVar("C", bound=Config)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task(Generic[C]):
+    """Something to learn."""
+
+    name: str
+    reference: str
+    """Where processes find it: `module:name`."""
+    title: str
+    make: Callable[[Mapping[str, Any]], C]
+    """Settings from plain data."""
+    training: Callable[[Run, C, int | None], Training]
+    """The loop of a run, with its settings, and the number of threads to step worlds with."""
+    length: Callable[[C], tuple[int, str]]
+    """How long a run is, and the count of its metrics that says so: `round`, `step`, ..."""
+    preset: Mapping[str, Any] = field(default_factory=dict)
+    """Settings that this task changes for all its runs."""
+    find_data: Callable[[C], object] = lambda config: None
+    """Refuses to begin where the data of a run is missing, and cannot be had."""
+    about: Callable[[C], dict[str, Any]] = lambda config: {}
+    """What else a run's config.json says, such as its world."""
+    describe: Callable[[dict[str, Any]], str] | None = None
+    """Says what the metrics of a round amount to."""
+    describe_result: Callable[[dict[str, Any]], str] | None = None
+    report: Callable[[Path], Path] | None = None
+    """Writes the report of a run; None for one of curves, events and spectra."""
+
+    # How its variants are compared
+    summary: str = ""
+    """What there is to say before the tables."""
+    variants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """By name, the settings that differ; those whose names begin with GPF are ours."""
+    variant_of: Callable[[C], str] = lambda config: "run"
+    """What a run is called in its report."""
+    measures: Measures = field(default_factory=dict)
+    curves: Mapping[str, Callable[[dict[str, Any]], float]] = field(default_factory=dict)
+    """By title, of a line of metrics."""
+    claims: Callable[[Outcomes], list[Claim]] = lambda outcomes: []
+    unit: str = "round"
+    """What curves are drawn over: a count of the metrics."""
+    seeds: int = 3
+    network: Callable[[C], nn.Module] | None = None
+    """The network as it is before it learns, whose spectra are looked at."""
+    spectra: str = ""
+    """Layers whose names end like this are shown in the figure of spectra; all of them for an empty one."""
+    on_weights: str = ""
+    """What the paper says of the eigenvalues of the weights."""
+
+    def of(self, values: Mapping[str, Any]) -> C:
+        """Settings from plain data, with what this task changes."""
+        return self.make({**self.preset, **values})
+
+    def read(self, folder: Path) -> C:
+        """The settings of a run."""
+        written = read_config(folder)
+        if written.get("task") != self.name:
+            raise RunError(f"run {folder} must be one of task {self.name!r}, got one of {written.get('task')!r}")
+        try:
+            return self.make(written.get("config", {}))
+        except ValueError as error:
+            raise RunError(f"{folder / 'config.json'} is damaged ({error})") from None
+
+    def check_same(self, folder: Path, config: C) -> None:
+        """Refuse a folder that holds the run of other settings, rules or data."""
+        written = read_config(folder)
+        if {name: written.get(name) for name in self._asked(config)} != _through_json(self._asked(config)):
+            raise RunError(f"run {folder} has other settings; use another folder, or delete that one")
+
+    def create(self, folder: Path, config: C) -> Run:
+        """A new run folder; what is refused leaves none behind."""
+        config.check()
+        self.find_data(config)
+        return Run.create(folder, {**self._asked(config), "versions": versions()})
+
+    def _asked(self, config: C) -> dict[str, Any]:
+        rules = dataclasses.asdict(config.network_rules())
+        return {"task": self.name, "config": config.plain(), "rules": rules, **self.about(config)}
+
+    def train(self, run: Run, threads: int | None = None, report: Report = lambda metrics: None) -> dict[str, Any]:
+        """Train to the end, from wherever the run is; returns, and writes, its result."""
+        config = self.read(run.folder)
+        return train_to_the_end(run, lambda: self.training(run, config, threads), report)
+
+    def load(self, folder: Path, checkpoint: CheckpointName = "last") -> GrowPruneFreeze:
+        """The network of a run; no random number is used up."""
+        if self.network is None:
+            raise ValueError(f"task {self.name!r} does not say how its network is built")
+        return load_network(folder, partial(self.network, self.read(folder)), checkpoint)
+
+
+def load_network(folder: Path, build: Callable[[], nn.Module], checkpoint: CheckpointName = "last") -> GrowPruneFreeze:
+    """The network of a run; no random number is used up."""
+    with torch.random.fork_rng():
+        return load(folder / "checkpoints" / checkpoint, build=build, restore_random=False)
+
+
+def _through_json(value: Any) -> Any:
+    """Plain data as it is when it has been written and read."""
+    if isinstance(value, dict):
+        return {str(key): _through_json(one) for key, one in value.items()}
+    return [_through_json(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskConfig(ABC):
+    """Settings that most tasks share. Whole numbers are at least 1, others at least 0, where a field says nothing."""
+
+    seed: int = settings.number(0, 0)
+    """Of the first weights and of the order of the data."""
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Self:
+        """Settings from plain data."""
+        return settings.read(cls, values)
+
+    def plain(self) -> dict[str, Any]:
+        """As plain data."""
+        return settings.plain(self)
+
+    def check(self) -> None:
+        """Refuse what cannot be."""
+        settings.check(self, whole=1, real=0)
+        self.network_rules()
+
+    @abstractmethod
+    def network_rules(self) -> Rules:
+        """When the network grows, prunes and freezes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TwoVariants(TaskConfig):
+    """A task on which a network that grows is compared with one of the final depth from the start."""
+
+    baseline: bool = False
+    """All layers from the start, and nothing grows, is pruned or freezes; everything else is the same."""
+    rules: dict[str, str] = field(default_factory=dict)
+    """Changes to the task's `gpf.Rules`, as FIELD VALUE pairs."""
+
+    @property
+    def variant(self) -> str:
+        """What kind of network learns."""
+        return "baseline" if self.baseline else "GPF"
+
+    @abstractmethod
+    def own_rules(self) -> Rules:
+        """When the network of this task grows, prunes and freezes."""
+
+    def network_rules(self) -> Rules:
+        """The same with what was changed; the baseline's let nothing happen but keep the schedule of batches."""
+        rules = dataclasses.replace(self.own_rules(), **settings.rule_changes(self.rules))
+        if not self.baseline:
+            return rules
+        return dataclasses.replace(Rules.fixed(), batch_decay=rules.batch_decay, mode=rules.mode)
+
+
+class RoundTraining(Training):
+    """A training whose round is one epoch of the rules; its network is kept after each growth, for its spectra."""
+
+    stack: ClassVar[str] = "layers"
+
+    def watchers(self) -> Sequence[Watcher]:
+        """One that keeps the network after each growth; all else would take too much room."""
+        return [Recorder(self._keep)]
+
+    def _keep(self, snapshot: Snapshot) -> None:
+        if snapshot.event is not None and snapshot.event.kind == "grown":
+            write_snapshot(self.run.folder / "spectra", snapshot)
+
+    def scored(self, metric: float) -> list[float]:
+        """What the rules look at, as a score of which more is better."""
+        return [metric if self.net.rules.mode == "max" else -metric]
+
+
+def gradient_flops(weights: Sequence[int], frozen: Collection[int] = (), below: bool = False) -> float:
+    """Floating-point operations of a gradient step, for one sample: of layers one after the other, by their weights.
+
+    Two a weight forwards, two for the gradient of a weight that learns, two to pass on what comes back, where a layer
+    before it learns, or what lies below all of them, such as embeddings. What is pruned counts: it is multiplied with
+    zero all the same.
+    """
+    total, learning = 0.0, below
+    for n, size in enumerate(weights):
+        total += 2.0 * size * (1 + (n not in frozen) + learning)
+        learning = learning or n not in frozen
+    return total
+
+
+def of_result(name: str) -> Callable[[Outcome], float]:
+    """What a run's result calls so."""
+    return lambda outcome: float(outcome.result[name])
+
+
+BOTH: dict[str, dict[str, Any]] = {"baseline": {"baseline": True}, "GPF": {}}
+"""The variants of `TwoVariants`."""
+COSTS: dict[str, Measure] = {
+    "depth": Measure("layers in the end", 0, ".0f", of_result("depth")),
+    "parameters": Measure("parameters that are not zero", -1, ",.0f", of_result("parameters")),
+    "flops": Measure("operations, 10^12", -1, ",.1f", lambda outcome: outcome.result["flops"] / 1e12),
+}
+"""Operations stand for time: a machine that trains for hours is seldom left alone."""
