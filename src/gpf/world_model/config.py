@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gpf.navigation.config import rule_changes
+from gpf.settings import rule_changes
 
 if TYPE_CHECKING:
     from gpf.network import Rules
