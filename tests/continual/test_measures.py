@@ -54,7 +54,7 @@ def test_transfer_counts_first_visits_but_the_very_first():
 
 
 def test_another_stream_is_no_standard():
-    with pytest.raises(ValueError, match=r"^fresh: of another stream"):
+    with pytest.raises(ValueError, match=r"^fresh must be visits to the same regimes"):
         measures.recovery([visit("a", [1], [1])], [visit("b", [1], [1])])
 
 

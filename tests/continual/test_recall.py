@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import gpf
+from gpf.continual.decisions import Continued, FalseAlarm, NewPath, Recalled, TrialBegun
 from gpf.continual.recall import Recall, Settings
 
 SETTINGS = Settings(interval=2, settled=3, trial=4, drop=0.5, keep=0.5, budget=10_000)
@@ -35,29 +36,29 @@ def learn_once(recall):
 
 def learn(recall, epochs=1, rate=0.5):
     """Let the network learn something, with this rate of success."""
-    said = []
+    decisions = []
     for _ in range(epochs):
         learn_once(recall)
-        said += recall.after_epoch(rate * STEPS, STEPS)
-    return said
+        decisions += recall.after_epoch(rate * STEPS, STEPS)
+    return decisions
 
 
 def drop(recall):
-    said = []
+    decisions = []
     while recall.trial is None:
-        said += learn(recall, rate=0.0)
-    return said
+        decisions += learn(recall, rate=0.0)
+    return decisions
 
 
 def try_out(recall, rates):
     """Let candidates, by their number, have these rates until it is decided."""
-    said = []
+    decisions = []
     while recall.trial is not None:
         assert len(recall.others()) == len(recall.trial.candidates)
         tried = [None, *recall.trial.candidates]
         steps = STEPS / len(tried)
-        said += recall.after_trial([rates[number] * steps for number in tried], [steps] * len(tried))
-    return said
+        decisions += recall.after_trial([rates[number] * steps for number in tried], [steps] * len(tried))
+    return decisions
 
 
 def outputs(recall):
@@ -152,15 +153,13 @@ def test_where_nothing_is_of_use_a_new_path_grows_and_what_was_kept_comes_back()
     recall = made(keep=1.0)
     learn(recall, 6)
     good = outputs(recall)
-    assert "fell to" in drop(recall)[0]
-    (said,) = try_out(recall, {None: 0.0})
-    assert said == "grows version 1: the best is at 0 of 0.5 once"
+    assert drop(recall) == [TrialBegun(candidates=0, rate=0.0, before=0.5)]
+    assert try_out(recall, {None: 0.0}) == [NewPath(version=1, rate=0.0, before=0.5)]
     assert (recall.current, recall.net.depth, recall.net.shape().pruned) == (1, 2, 0)
     assert not recall.net.optimizer.state  # it remembers no gradients
     learn(recall, 6, rate=0.4)
     drop(recall)
-    (said,) = try_out(recall, {None: 0.0, 0: 0.3})
-    assert said == "recalls version 0, at 0.3 of 0.5 once"
+    assert try_out(recall, {None: 0.0, 0: 0.3}) == [Recalled(version=0, rate=0.3, before=0.5)]
     assert (recall.current, recall.net.depth) == (0, 1)
     torch.testing.assert_close(outputs(recall), good, rtol=0, atol=0)
     learn(recall, 3)  # and learns on
@@ -171,9 +170,8 @@ def test_whoever_still_does_well_goes_on():
     learn(recall, 20)
     drop(recall)
     now = recall.net.model.head.bias.clone()
-    (said,) = try_out(recall, {None: 0.4})
-    assert said == "goes on, at 0.4 of 0.5 once"
-    assert recall.best() == pytest.approx(0.5)  # a false alarm; it still knows what to expect
+    assert try_out(recall, {None: 0.4}) == [FalseAlarm(rate=0.4, before=0.5)]
+    assert recall.best() == pytest.approx(0.5)  # it still knows what to expect
     assert torch.equal(recall.net.model.head.bias, now)
     assert recall.current == 0
 
@@ -198,7 +196,7 @@ def test_whoever_lags_far_behind_is_out_and_a_trial_ends_when_one_is_left():
     assert (recall.trial.candidates, len(recall.trial.tried)) == ([0, 1, 2], 4)  # the network as it is stays
     recall.after_trial([0.0, 10.0, 12.0, 0.0], [STEPS] * 4)
     assert recall.trial.candidates == [0, 1]
-    assert recall.after_trial([0.0, 1.0, 16.0], [STEPS] * 3) == ["recalls version 1, at 0.008 of 0.5 once"]
+    assert recall.after_trial([0.0, 1.0, 16.0], [STEPS] * 3) == [Recalled(version=1, rate=0.008, before=0.5)]
 
 
 def test_parameters_stay_within_the_budget_at_every_moment_and_the_least_recently_used_go():
@@ -248,15 +246,15 @@ def test_without_growing_the_best_there_is_learns_on_and_without_freezing_nothin
     recall = made(grow=False)
     learn(recall, 6)
     drop(recall)
-    assert try_out(recall, {None: 0.0}) == ["goes on, at 0 of 0.5 once"]
+    assert try_out(recall, {None: 0.0}) == [Continued(rate=0.0, before=0.5)]
     learn(recall, 10, rate=0.25)
     drop(recall)
-    assert try_out(recall, {None: 0.0, 0: 0.4}) == ["recalls version 0, at 0.4 of 0.5 once"]
+    assert try_out(recall, {None: 0.0, 0: 0.4}) == [Recalled(version=0, rate=0.4, before=0.5)]
     recall = made(freeze=False)
     learn(recall, 6)
     drop(recall)
     assert recall.versions == {}
-    assert try_out(recall, {None: 0.0})[0].startswith("grows version 1")
+    assert try_out(recall, {None: 0.0}) == [NewPath(version=1, rate=0.0, before=0.5)]
 
 
 @pytest.mark.parametrize("when", ["learning", "trying"])
@@ -281,12 +279,12 @@ def test_it_goes_on_from_its_state_as_if_nothing_had_happened(when):
     assert all(torch.equal(tensor, others[0][name]) for name, tensor in again[0].items())
     if when == "trying":
         rates = {None: 0.0, 0: 0.4}
-        assert try_out(recall, rates) == try_out(other, rates) == ["recalls version 0, at 0.4 of 0.5 once"]
+        assert try_out(recall, rates) == try_out(other, rates) == [Recalled(version=0, rate=0.4, before=0.5)]
         torch.testing.assert_close(outputs(other), outputs(recall), rtol=0, atol=0)
 
 
 def test_nothing_is_tried_while_there_is_no_trial():
-    with pytest.raises(ValueError, match=r"^trial: none is going on"):
+    with pytest.raises(ValueError, match=r"^there is no trial"):
         made().others()
 
 
@@ -296,7 +294,7 @@ def test_into_another_world_goes_what_mattered_most_and_the_rest_may_grow_again(
     linear = recall.net.model.layers[0].linear
     before, square = linear.weight.detach().clone(), recall.net.optimizer.state[linear.weight]["exp_avg_sq"].clone()
     bias = linear.bias.detach().clone()
-    assert recall.after_epoch(0.0, STEPS)[0].startswith("tries")
+    assert recall.after_epoch(0.0, STEPS) == [TrialBegun(candidates=0, rate=0.0, before=0.5)]
     saliency = before.square() * square
     stays = saliency >= saliency.flatten().topk(before.numel() // 4).values.min()
     anew = ~stays.any(1)  # units of which nothing stays; they have new weights
@@ -316,3 +314,18 @@ def test_into_another_world_goes_what_mattered_most_and_the_rest_may_grow_again(
     before = whole.net.model.layers[0].linear.weight.detach().clone()
     whole.after_epoch(0.0, STEPS)
     assert torch.equal(whole.net.model.layers[0].linear.weight.detach(), before)
+
+
+def test_a_decision_is_logged_with_its_kind_its_numbers_and_a_sentence():
+    decisions = [
+        TrialBegun(candidates=1, rate=0.1, before=0.5), Recalled(version=3, rate=0.4, before=0.5),
+        Continued(rate=0.1, before=0.5), FalseAlarm(rate=0.4, before=0.5), NewPath(version=4, rate=0.01, before=0.5),
+    ]  # fmt: skip
+    lines = [json.loads(json.dumps(decision.to_json())) for decision in decisions]
+    assert [line["kind"] for line in lines] == ["trial", "recalled", "continued", "false-alarm", "new-path"]
+    assert lines[0] == {
+        "kind": "trial", "candidates": 1, "rate": 0.1, "before": 0.5,
+        "reason": "tries 1 kept version, because the rate fell from 0.5 to 0.1",
+    }  # fmt: skip
+    assert all(line["reason"] == str(decision) for line, decision in zip(lines, decisions, strict=True))
+    assert [line.get("version") for line in lines] == [None, 3, None, None, 4]

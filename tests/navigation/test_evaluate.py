@@ -3,10 +3,10 @@ import dataclasses
 import numpy as np
 import pytest
 
-from gpf.navigation import evaluate as module
-from gpf.navigation.evaluate import BLOCK, HELD_OUT, TUNING, Evaluation, evaluate, film
+from gpf.navigation.evaluate import Evaluation, evaluate, film
 from gpf.navigation.figures import evaluation_figure
 from gpf.navigation.policies import CastAndSurge, Random, make_policy
+from gpf.navigation.seeds import BLOCK, HELD_OUT, TUNING
 from gpf.plume import Scenario
 from gpf.plume.env import PlumeEnv
 from gpf.reports.figures import save_figure
@@ -33,7 +33,7 @@ def test_the_reactive_policy_steers_upwind_and_beats_chance():
 def test_results_do_not_depend_on_lanes_or_threads(monkeypatch):
     short = dataclasses.replace(REFERENCE, max_steps=300)
     whole = evaluate(CastAndSurge(), short, 100, threads=2)
-    monkeypatch.setattr(module, "LANES", 7)
+    monkeypatch.setitem(evaluate.__globals__, "LANES", 7)
     pieces = evaluate(CastAndSurge(), short, 100, threads=1)
     np.testing.assert_array_equal(whole.success, pieces.success)
     np.testing.assert_array_equal(whole.steps, pieces.steps)
@@ -121,7 +121,7 @@ def test_paths_are_shown_relative_to_the_wind():
 
 
 def test_no_episodes_is_refused():
-    with pytest.raises(ValueError, match="^episodes: 0; accepted: at least 1$"):
+    with pytest.raises(ValueError, match="^episodes must be at least 1, got 0$"):
         evaluate(Random(), REFERENCE, 0)
 
 

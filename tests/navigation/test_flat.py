@@ -72,5 +72,5 @@ def test_other_values_do_not_reach_torch():
 def test_networks_of_other_layers_are_refused():
     model = gpf.MLP(22, 16, 6)
     model.layers.append(torch.nn.Sequential(torch.nn.Linear(16, 16), torch.nn.Tanh()))
-    with pytest.raises(ValueError, match="^model: its hidden layers are not those of gpf.MLP; accepted: Linear"):
+    with pytest.raises(ValueError, match="^the model's hidden layers must be those of gpf.MLP: Linear"):
         FlatNetwork(model)

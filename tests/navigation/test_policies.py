@@ -112,5 +112,5 @@ def test_all_policies_choose_actions_from_raw_observations_alone():
 
 
 def test_an_unknown_policy_is_refused():
-    with pytest.raises(ValueError, match="^policy: 'dog'; accepted: random, reactive, cast-and-surge$"):
+    with pytest.raises(ValueError, match="^unknown policy 'dog'; accepted: random, reactive, cast-and-surge$"):
         make_policy("dog")

@@ -6,7 +6,8 @@ import torch
 
 import gpf
 from gpf.navigation.flat import FlatNetwork
-from gpf.navigation.rollouts import Rollouts, training_seeds
+from gpf.navigation.rollouts import Rollouts
+from gpf.navigation.seeds import training_seeds
 from gpf.plume import Scenario
 from gpf.plume.memory import Memory
 from gpf.plume.tokens import onehot

@@ -87,7 +87,7 @@ def transfer(visits: Visits, fresh: Visits) -> float | None:
 
 def _pairs(visits: Visits, fresh: Visits) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     if [v["regime"] for v in visits] != [v["regime"] for v in fresh]:
-        raise ValueError("fresh: of another stream; accepted: a fresh learner's visits to the same regimes")
+        raise ValueError("fresh must be visits to the same regimes, got those of another stream")
     return list(zip(visits, fresh, strict=True))
 
 

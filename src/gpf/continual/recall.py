@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from gpf.continual.decisions import Continued, Decision, FalseAlarm, NewPath, Recalled, TrialBegun
 from gpf.network import GrowPruneFreeze
 from gpf.network.growth import Plateau, dropped
 from gpf.network.pruning import cheapest, saliency
@@ -168,8 +169,8 @@ class Recall:
                 return _rate(latest)
         return None
 
-    def after_epoch(self, successes: float, tried: float) -> list[str]:
-        """Take note of an epoch's successes, and of the steps in all lanes; returns what happened, in words."""
+    def after_epoch(self, successes: float, tried: float) -> list[Decision]:
+        """Take note of an epoch's successes, and of the steps in all lanes; returns what was decided."""
         s = self.settings
         self.epoch += 1
         self.counts = [*self.counts, (successes, tried)][-4 * s.settled :]
@@ -179,7 +180,7 @@ class Recall:
             if s.carry < 1.0:
                 self._put_in_place(self._carried())
             self.trial = self._begun_trial(best)
-            return [f"tries {len(self.trial.candidates)} kept versions: fell to {fallen:.3g} from {best:.3g}"]
+            return [TrialBegun(candidates=len(self.trial.candidates), rate=fallen, before=best)]
         self._recognise()
         if best and s.freeze and self.expected is None and self.epoch % s.interval == 0 and self._does_well(best):
             self._put_away(best)
@@ -227,10 +228,10 @@ class Recall:
         restore(self.net, *now)
         return models
 
-    def after_trial(self, successes: Sequence[float], tried: Sequence[float]) -> list[str]:
+    def after_trial(self, successes: Sequence[float], tried: Sequence[float]) -> list[Decision]:
         """Take note of an epoch of the trial: successes, and steps, of the network as it is and then of each candidate.
 
-        Returns what happened, in words.
+        Returns what was decided.
         """
         s, trial = self.settings, self._checked_trial()
         self.epoch += 1
@@ -240,36 +241,37 @@ class Recall:
         trial.successes = [a + b for a, b in zip(trial.successes, successes, strict=True)]
         trial.tried = [a + b for a, b in zip(trial.tried, tried, strict=True)]
         over = trial.drop_the_worse() if trial.candidates else trial.epochs >= 2 * s.head_start
-        return self._decide(trial) if over or trial.epochs >= s.trial else []
+        return [self._decide(trial)] if over or trial.epochs >= s.trial else []
 
-    def _decide(self, trial: Trial) -> list[str]:
+    def _decide(self, trial: Trial) -> Decision:
         """Put a version that is recognised into place, or go on, or begin with the best there is, or with nothing."""
         s, (now, *rates) = self.settings, trial.rates()
         found, best = max(zip(rates, trial.candidates, strict=True), default=(0.0, None))
         once = trial.before if best is None else self.versions[best].rate
+        decision: Decision
         if best is not None and found >= s.recognised * once and found >= 1.2 * now:
-            said = self._recalled(best, found)
+            decision = self._recalled(best, found)
         elif now >= s.useful * trial.before or not (s.grow or found > now):
-            said = f"goes on, at {now:.3g} of {trial.before:.3g} once"
+            kind = FalseAlarm if now >= s.recognised * trial.before else Continued
+            decision = kind(rate=now, before=trial.before)
             self.expected = trial.before
         elif best is not None and (found >= s.useful * once or not s.grow):
-            said = self._recalled(best, found)
+            decision = self._recalled(best, found)
         else:
-            said = f"grows version {self.made}: the best is at {max(now, found):.3g} of {once:.3g} once"
+            decision = NewPath(version=self.made, rate=max(now, found), before=once)
             self._renew()
             self.current, self.made, self.expected = self.made, self.made + 1, None
-        false_alarm = said.startswith("goes on") and now >= s.recognised * trial.before
-        self.counts = self.counts[: -s.window] if false_alarm else []
+        self.counts = self.counts[: -s.window] if isinstance(decision, FalseAlarm) else []
         self.trial, self.since = None, self.epoch
         self.net.plateau = Plateau()
         self._make_room(self.net.count_parameters())
-        return [said]
+        return decision
 
-    def _recalled(self, number: int, rate: float) -> str:
+    def _recalled(self, number: int, rate: float) -> Recalled:
         version = self.versions[number]
         self._put_in_place(version.snapshot)
         self.current, self.expected, version.used = number, version.rate, self.epoch
-        return f"recalls version {number}, at {rate:.3g} of {version.rate:.3g} once"
+        return Recalled(version=number, rate=rate, before=version.rate)
 
     def _put_in_place(self, snapshot: Snapshot) -> None:
         """Let the network be what is in a snapshot; what was pruned is zero, and may grow again."""
@@ -310,7 +312,7 @@ class Recall:
 
     def _checked_trial(self) -> Trial:
         if self.trial is None:
-            raise ValueError("trial: none is going on; accepted: while `trial` is not None")
+            raise ValueError("there is no trial; call this only while `trial` is not None")
         return self.trial
 
     _PLAIN = ("current", "made", "epoch", "since", "expected", "counts")

@@ -1,1 +1,31 @@
 """Agents that search for the source of a plume, and how well they do."""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from gpf.navigation.evaluate import Evaluation, evaluate
+from gpf.navigation.policies import CastAndSurge, Policy, Random, Reactive, make_policy
+
+if TYPE_CHECKING:
+    from gpf.navigation.agents import Navigator
+    from gpf.navigation.agents import load_navigator as load
+    from gpf.navigation.config import Config
+
+__all__ = [
+    "CastAndSurge", "Config", "Evaluation", "Navigator", "Policy", "Random", "Reactive", "evaluate", "load",
+    "make_policy",
+]  # fmt: skip
+
+_WITH_TORCH = {
+    "Config": ("config", "Config"),
+    "Navigator": ("agents", "Navigator"),
+    "load": ("agents", "load_navigator"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load what needs torch when it is first asked for, so that baselines can be evaluated without it."""
+    if name not in _WITH_TORCH:
+        raise AttributeError(f"module 'gpf.navigation' has no attribute {name!r}")
+    module, attribute = _WITH_TORCH[name]
+    return getattr(importlib.import_module(f"gpf.navigation.{module}"), attribute)

@@ -1,33 +1,22 @@
-"""How a network acts: its inputs made from an observation, its outputs turned into an action."""
+"""How a network acts: its outputs turned into an action."""
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gpf.navigation.config import Acting
 from gpf.navigation.flat import FlatNetwork, forward
+from gpf.navigation.inputs import kept_inputs, write_inputs
 from gpf.plume.kernels import kernel
-from gpf.plume.memory import FEATURES, MEMORY, MEMORY_SIZE, NAMES, remember
+from gpf.plume.memory import MEMORY
 from gpf.plume.rng import next_bits, seed_streams, uniform
 from gpf.plume.scenario import ACTIONS, LEVELS, OCTANTS, Scenario
-from gpf.plume.tokens import ONEHOT_SIZE, STATES, level, octant
+from gpf.plume.tokens import STATES, level, octant
 
-INPUTS = {"onehot": ONEHOT_SIZE, "memory": MEMORY_SIZE}
-"""Number of network inputs of each kind of observation."""
-
-
-def kept_inputs(observation: str, without: tuple[str, ...] = ()) -> NDArray[np.float32]:
-    """1 for the inputs that a network sees, 0 for those of the groups of features `without` which it must do."""
-    keep = np.ones(INPUTS[observation], np.float32)
-    for group in without:
-        if observation != "memory" or group not in FEATURES:
-            accepted = ", ".join(FEATURES) if observation == "memory" else "only with observation 'memory'"
-            raise ValueError(f"without: {group!r}; accepted: {accepted}")
-        keep[[NAMES.index(name) for name in FEATURES[group]]] = 0.0
-    return keep
+Acting = Literal["greedy", "sampled"]
+"""`greedy` takes the action with the greatest output, `sampled` draws one from the softmax of the outputs."""
 
 
 class NetworkPolicy:
@@ -163,19 +152,6 @@ def explore(outputs, exploration, stream):
     if uniform(stream) < exploration:
         return np.int64((next_bits(stream) >> np.uint64(33)) % np.uint64(len(ACTIONS)))
     return greedy(outputs)
-
-
-@njit(error_model="numpy")
-def write_inputs(remembers, keep, p, tokens, raw, memory, out):
-    """Write a lane's observation as the network sees it."""
-    if remembers:
-        remember(memory, p.stride, p.max_steps, raw, out)
-    else:
-        for i in range(ONEHOT_SIZE):
-            out[i] = np.float32(0.0)
-        out[tokens[0]] = out[LEVELS + tokens[1]] = out[2 * LEVELS + tokens[2]] = np.float32(1.0)
-    for i in range(len(keep)):
-        out[i] *= keep[i]
 
 
 @njit(error_model="numpy")

@@ -1,6 +1,5 @@
 """Agents made from a configuration, and read back from a run folder."""
 
-import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -10,15 +9,15 @@ import torch
 from numpy.typing import NDArray
 
 import gpf
-from gpf.navigation import online, parallel, policy_gradient
-from gpf.navigation.acting import INPUTS, NetworkPolicy
+from gpf.navigation.acting import Acting, NetworkPolicy
 from gpf.navigation.averaging import WeightAverage
-from gpf.navigation.config import Acting, Config, network_rules
+from gpf.navigation.config import LEARNERS, Config, check_acting, flat_settings
 from gpf.navigation.flat import FlatNetwork
-from gpf.navigation.rollouts import Episodes, Rollouts
+from gpf.navigation.rollouts import Episodes
 from gpf.network import MLP, CheckpointError, GrowPruneFreeze
-from gpf.plume.scenario import ACTIONS, Scenario
+from gpf.plume.scenario import Scenario
 from gpf.runs.folder import RunError, read_config
+from gpf.settings import choose
 
 CheckpointName = Literal["best", "last"]
 
@@ -44,57 +43,20 @@ class Learner(Protocol):
 
 
 def make_model(config: Config) -> MLP:
-    """The network as it is before it learns: an output for each action and, where it is shared, one for the value."""
-    values = vars(config)
-    outputs = len(ACTIONS) + (config.critic == "shared")
-    return MLP(INPUTS[values["observation"]], config.width, outputs, config.depth, bool(config.layer_norm))
+    """The network before it learns."""
+    return config.learner.make_model(config.width, config.depth)
 
 
 def make_network(config: Config) -> GrowPruneFreeze:
-    """The network and its optimizer, in GPF's care."""
+    """The network before it learns and its optimizer, in GPF's care."""
     torch.manual_seed(config.seed)
     model = make_model(config)
-    rate = vars(config)["learning_rate"]
-    if config.learner == "policy-gradient":
-        policy_gradient.PolicyGradientLearner.prepare(model)
-    if config.learner == "online":
-        optimizer = torch.optim.Adam(model.parameters(), lr=rate)
-    else:
-        optimizer = torch.optim.Adam(model.parameters(), lr=rate, eps=1e-5, fused=True)
-    return gpf.attach(model, optimizer, rules=network_rules(config))
+    return gpf.attach(model, config.learner.make_optimizer(model), rules=config.network_rules())
 
 
 def make_learner(config: Config, world: Scenario, net: GrowPruneFreeze, threads: int | None = None) -> Learner:
-    """The learner of a resolved configuration, in a world that is given the configuration's reward."""
-    values: dict[str, Any] = vars(config)
-    scenario = world.rewarded(values["reward"], values["discount"], values["loitering"])
-    model: Any = net.model
-    optimizer: Any = net.optimizer
-    if config.learner == "online":
-        learner = online.OnlineLearner(
-            model, optimizer, scenario, _settings(online.Settings, config), config.seed, values["observation"],
-            config.without,
-        )  # fmt: skip
-        learner.rebind(net)
-        return learner
-    rollouts = Rollouts(
-        values["lanes"], values["horizon"], scenario, values["observation"], model.head.out_features, config.seed,
-        threads, config.without, remember_beside=config.critic == "memory",
-    )  # fmt: skip
-    if config.learner == "parallel":
-        return parallel.ParallelLearner(model, optimizer, rollouts, _settings(parallel.Settings, config))
-    critic = None
-    if config.critic == "memory":
-        critic = policy_gradient.Critic(rollouts.beside.shape[2], config.width, values["learning_rate"], config.seed)
-    return policy_gradient.PolicyGradientLearner(
-        model, optimizer, rollouts, _settings(policy_gradient.Settings, config), critic
-    )
-
-
-def _settings(kind: Any, config: Config) -> Any:
-    """What a learner takes of the configuration."""
-    names = {spec.name for spec in dataclasses.fields(kind)} & {spec.name for spec in dataclasses.fields(Config)}
-    return kind(**{name: getattr(config, name) for name in names})
+    """The learner of a configuration, in a world that is given the configuration's reward."""
+    return config.learner.make_learner(net, config.rewarded(world), config.seed, config.without, threads)
 
 
 @dataclass(frozen=True)
@@ -112,42 +74,38 @@ def read_run_config(folder: Path) -> tuple[Config, Scenario]:
     """The configuration of a plume run, and its world."""
     written = read_config(folder)
     try:
-        known = {spec.name for spec in dataclasses.fields(Config)}
-        values = {name: value for name, value in written["config"].items() if name in known}
-        return Config.of(values).resolved(), Scenario.of(written["world"])
-    except (KeyError, TypeError, AttributeError) as error:
+        values = written["config"]
+        known = flat_settings(choose("learner", values["learner"], LEARNERS))
+        # Runs of earlier versions also name the settings that their learner does not take.
+        config = Config.of({name: value for name, value in values.items() if name in known})
+        return config, Scenario.of(written["world"])
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise RunError(
-            f"run: {folder / 'config.json'} is damaged ({type(error).__name__}: {error});"
-            " accepted: that of a plume run, as gpf train wrote it"
+            f"{folder / 'config.json'} is not the configuration of a plume run ({type(error).__name__}: {error})"
         ) from None
 
 
 def load_network(folder: Path, config: Config, restore_random: bool = False) -> GrowPruneFreeze:
     """The network of a checkpoint, which must be of this configuration."""
     net = gpf.load(folder, build=lambda: make_model(config), restore_random=restore_random)
-    for name in ("observation", "learner"):
-        if net.extra.get(name) != getattr(config, name):
-            raise CheckpointError(
-                f"checkpoint: {folder} is of {name} {net.extra.get(name)!r} and its run of {getattr(config, name)!r};"
-                f" accepted: one of {getattr(config, name)!r}"
-            )
+    for name, wanted in (("observation", config.learner.observation), ("learner", config.learner.NAME)):
+        if net.extra.get(name) != wanted:
+            raise CheckpointError(f"checkpoint {folder} must have {name} {wanted!r}, got {net.extra.get(name)!r}")
     return net
 
 
 def load_navigator(folder: Path, checkpoint: CheckpointName = "last", acting: Acting | None = None) -> Navigator:
-    """The navigator of a run, ready to act."""
+    """The navigator of a run, ready to act; in the way that its run was made for, unless told otherwise."""
     config, scenario = read_run_config(folder)
+    acting = acting or config.learner.acting
+    check_acting(config.learner, acting)
     with torch.random.fork_rng():  # the network that is built draws random weights, which are then replaced
         net = load_network(folder / "checkpoints" / checkpoint, config)
     model: Any = net.model
     network = FlatNetwork(model)
     if "average" in net.extra:
         network.values[...] = net.extra["average"].numpy()
-    if acting == "sampled" and config.learner != "policy-gradient":
-        raise ValueError(f"acting: 'sampled'; accepted by a navigator of --learner {config.learner}: greedy")
-    policy = NetworkPolicy(
-        network, vars(config)["observation"], acting or vars(config)["acting"], scenario, config.without
-    )
+    policy = NetworkPolicy(network, config.learner.observation, acting, scenario, config.without)
     return Navigator(net, policy, config, scenario)
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpf.navigation.policies import Policy
+from gpf.navigation.seeds import HELD_OUT
 from gpf.plume.scenario import Scenario
 from gpf.plume.world import World, cores
 from gpf.reports.statistics import wilson
@@ -20,14 +21,6 @@ from gpf.reports.statistics import wilson
 if TYPE_CHECKING:
     from gpf.plume.render import Frame
 
-HELD_OUT = 1 << 48
-"""First seed of the held-out episodes, which are only ever reported."""
-VALIDATION = 1 << 50
-"""First seed of the episodes on which checkpoints are chosen and networks grow, which are never reported."""
-TUNING = 1 << 52
-"""First seed of the episodes on which baselines are tuned, which are never reported."""
-BLOCK = 1 << 24
-"""Number of seeds in a block of episodes."""
 LANES = max(1024, 256 * cores())
 """Episodes that run side by side: enough to keep all cores busy."""
 
@@ -105,7 +98,7 @@ def evaluate(
     Paths are kept of the first `paths` episodes that succeed, and of as many that fail.
     """
     if episodes < 1:
-        raise ValueError(f"episodes: {episodes}; accepted: at least 1")
+        raise ValueError(f"episodes must be at least 1, got {episodes}")
     success = np.zeros(episodes, np.bool_)
     steps = np.zeros(episodes, np.int64)
     start_distance = np.zeros(episodes)

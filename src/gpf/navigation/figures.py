@@ -95,7 +95,7 @@ def network_figure(navigator: Navigator) -> Figure:
 
 def input_names(navigator: Navigator) -> list[str]:
     """What the inputs of a navigator's network are called."""
-    if vars(navigator.config)["observation"] == "memory":
+    if navigator.config.learner.observation == "memory":
         return list(NAMES)
     return [f"{side} {n}" for side in ("left", "right") for n in range(LEVELS)] + [f"wind {n}" for n in range(OCTANTS)]
 

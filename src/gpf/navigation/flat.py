@@ -112,7 +112,7 @@ def _parts(block: nn.Module) -> tuple[nn.Linear, nn.LayerNorm | None]:
             return linear, None
         case [nn.Linear() as linear, nn.LayerNorm() as norm, nn.ReLU()]:
             return linear, norm
-    raise ValueError("model: its hidden layers are not those of gpf.MLP; accepted: Linear, LayerNorm or not, ReLU")
+    raise ValueError("the model's hidden layers must be those of gpf.MLP: Linear, perhaps LayerNorm, ReLU")
 
 
 @njit(error_model="numpy", fastmath=FAST)

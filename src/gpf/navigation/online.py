@@ -8,40 +8,105 @@ ordinary torch model. `tests/navigation/test_online.py` holds the update to torc
 
 import math
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from numba import njit
 from numpy.typing import NDArray
 
-from gpf.navigation.acting import expected, explore, kept_inputs, write_inputs
+from gpf.navigation.acting import Acting, expected, explore
 from gpf.navigation.averaging import WeightAverage
 from gpf.navigation.flat import FAST, FlatNetwork, forward
-from gpf.navigation.rollouts import Episodes, path_length_score, training_seeds
+from gpf.navigation.inputs import INPUTS, Observation, kept_inputs, write_inputs
+from gpf.navigation.rollouts import Episodes, Reward, path_length_score
+from gpf.navigation.seeds import BLOCK, training_seeds
 from gpf.network import MLP, GrowPruneFreeze
 from gpf.plume.kernels import kernel
 from gpf.plume.memory import MEMORY
 from gpf.plume.rng import seed_streams
-from gpf.plume.scenario import LEVELS, Scenario
+from gpf.plume.scenario import ACTIONS, LEVELS, Scenario
 from gpf.plume.world import World, begin, observe, step
+from gpf.settings import number
 
 _FADED = np.float32(1e-30)
 """Adam moments below this are taken as zero; at a rate of 1e-3 they would move a weight by less than 1e-24."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Settings:
-    """How the values learn."""
+    """How the values learn, and what they see, are paid and do."""
 
-    discount: float = 0.99
-    gradient_clip: float = 1.0
+    NAME: ClassVar[str] = "online"
+    ACTING: ClassVar[tuple[Acting, ...]] = ("greedy",)
+    """How its navigators can act."""
+    BY_OBSERVATION: ClassVar[dict[str, dict[str, Any]]] = {}
+    """Defaults that differ with the observation."""
+    RULES: ClassVar[dict[str, Any]] = {}
+    """Where its `gpf.Rules` differ from `Rules.plume()`; an epoch is an episode, once there is a metric."""
+    RULES_BY_OBSERVATION: ClassVar[dict[str, dict[str, Any]]] = {}
+    """Rules that differ with the observation."""
+
+    observation: Observation = "onehot"
+    """What the network sees: 14 features of the recent past (`memory`), or the paper's 22 zeros and ones (`onehot`)."""
+    reward: Reward = "reference"
+    """What is paid while learning; evaluations count only whether, and how fast, the source was found."""
+    loitering: float = number(0.0, 0.0, 1.0, below=True)
+    """With reward `search`: what staying in the plume for ever is worth, as a share of the source."""
+    acting: Acting = "greedy"
+    """How the trained navigator acts: always `greedy`, for values are not logits."""
+    episodes: int = number(4500, 1)
+    """Episodes to learn from."""
+    learning_rate: float = number(1e-3, 0.0)
+    """Of Adam; it is constant."""
+    discount: float = number(0.99, 0.0, 1.0)
+    """What a reward one step later is worth."""
+    gradient_clip: float = number(1.0, 0.0)
     """Greatest norm of the gradient; 0 for no clipping."""
     q_learning: bool = False
     """Whether the target takes the best next action (Q-learning) or the policy's mean (Expected SARSA)."""
-    exploration_end: float = 0.05
-    """Least share of random actions."""
-    exploration_decay: float = 0.9995
+    exploration_end: float = number(0.05, 0.0, 1.0)
+    """Smallest share of random actions."""
+    exploration_decay: float = number(0.9995, 0.0, 1.0)
     """By what the share of random actions, 1 at first, is multiplied after each episode."""
+    round_epochs: int = number(100, 1)
+    """Epochs of a round, after which there are metrics and a checkpoint."""
+    validate_every: int = number(5, 1)
+    """Rounds between two validations."""
+    validation_episodes: int = number(200, 1, BLOCK)
+    """Episodes of a validation."""
+
+    @property
+    def epochs(self) -> int:
+        """Epochs of the whole training: episodes."""
+        return self.episodes
+
+    def epoch_steps(self, episodes: Episodes) -> int:
+        """Steps of an epoch: of its one episode."""
+        return int(episodes.steps.sum())
+
+    def make_model(self, width: int, depth: int) -> MLP:
+        """The network before it learns: an output for each action."""
+        return MLP(INPUTS[self.observation], width, len(ACTIONS), depth)
+
+    def make_optimizer(self, model: MLP) -> torch.optim.Adam:
+        """The optimizer of a network before it learns."""
+        return torch.optim.Adam(model.parameters(), lr=self.learning_rate)
+
+    def make_learner(
+        self,
+        net: GrowPruneFreeze,
+        scenario: Scenario,
+        seed: int,
+        without: tuple[str, ...] = (),
+        threads: int | None = None,
+    ) -> "OnlineLearner":
+        """The learner of a network, in a world that has this learner's reward; always one thread."""
+        model: Any = net.model
+        optimizer: Any = net.optimizer
+        learner = OnlineLearner(model, optimizer, scenario, self, seed, without)
+        learner.rebind(net)
+        return learner
 
 
 @njit(error_model="numpy", fastmath=FAST)
@@ -232,10 +297,9 @@ class OnlineLearner:
         scenario: Scenario,
         settings: Settings,
         seed: int,
-        observation: str = "onehot",
         without: tuple[str, ...] = (),
     ) -> None:
-        self.model, self.optimizer, self.settings, self.observation = model, optimizer, settings, observation
+        self.model, self.optimizer, self.settings = model, optimizer, settings
         self.average: WeightAverage | None = None  # the paper's protocol has none
         self.betas, self.epsilon = _adam_settings(optimizer)
         self.world = World(1, scenario, threads=1)
@@ -243,7 +307,7 @@ class OnlineLearner:
         self.world.seed(seeds)
         self.chance = seed_streams([(seeds[0], 2)])[0]  # for exploration; 2: neither the world's stream nor a policy's
         self.episodes = 0
-        self._seen = kept_inputs(observation, without)
+        self._seen = kept_inputs(settings.observation, without)
         self._inputs = np.zeros((2, len(self._seen)), np.float32)
         self._memory = np.zeros(1, MEMORY)
         self._tokens = np.zeros((2, 3), np.int64)
@@ -253,7 +317,7 @@ class OnlineLearner:
         """Take over the network as it is now; needed after every event."""
         self.network = FlatNetwork(self.model, self.optimizer)
         if self.network.layers["normalised"].any():
-            raise ValueError("layer_norm: True; accepted by the online learner: False")
+            raise ValueError("layer_norm must be off with learner online")
         self.network.mask({} if net is None else pruned_weights(net))
         self._gradient = np.zeros(self.network.values.size, np.float32)
         self._activations, self._deltas = self.network.activations(2)
@@ -271,7 +335,7 @@ class OnlineLearner:
         outcome = np.zeros(4)
         _episode(
             world.rows[0], world.lanes[0], world.streams[0], world.filaments[0], world.scratch[0], world.terms[0],
-            world.raw[0], self._tokens, self.chance, self._memory[0], self.observation == "onehot", self._seen,
+            world.raw[0], self._tokens, self.chance, self._memory[0], settings.observation == "onehot", self._seen,
             self._inputs,
             network.layers, network.values, network.first, network.second, network.keep, self._gradient,
             self._activations, self._deltas,
@@ -300,8 +364,8 @@ def pruned_weights(net: GrowPruneFreeze) -> dict[int, NDArray[np.bool_]]:
 
 def _adam_settings(optimizer: torch.optim.Adam) -> tuple[tuple[float, float], float]:
     if type(optimizer) is not torch.optim.Adam:
-        raise ValueError(f"optimizer: {type(optimizer).__name__}; accepted by the online learner: torch.optim.Adam")
+        raise ValueError(f"optimizer must be torch.optim.Adam with learner online, got {type(optimizer).__name__}")
     group = optimizer.param_groups[0]
     if group["amsgrad"] or group["weight_decay"] or group["maximize"]:
-        raise ValueError("optimizer: amsgrad, weight_decay or maximize; accepted by the online learner: plain Adam")
+        raise ValueError("optimizer must be plain Adam with learner online, got amsgrad, weight_decay or maximize")
     return group["betas"], group["eps"]

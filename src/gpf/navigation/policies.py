@@ -19,6 +19,7 @@ from gpf.plume.kernels import kernel
 from gpf.plume.physics import wrap
 from gpf.plume.rng import next_bits, seed_streams
 from gpf.plume.scenario import ACTIONS, Scenario
+from gpf.settings import choose
 
 FORWARD, LEFT, RIGHT, AROUND, CAST_LEFT, CAST_RIGHT = range(len(ACTIONS))
 
@@ -141,9 +142,7 @@ POLICIES: dict[str, type[Policy]] = {"random": Random, "reactive": Reactive, "ca
 
 def make_policy(name: str) -> Policy:
     """The baseline of that name, with its default parameters."""
-    if name not in POLICIES:
-        raise ValueError(f"policy: {name!r}; accepted: {', '.join(POLICIES)}")
-    return POLICIES[name]()
+    return POLICIES[choose("policy", name, POLICIES)]()
 
 
 @kernel

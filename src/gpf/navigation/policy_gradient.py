@@ -8,43 +8,132 @@ A policy that does not see enough to tell how things stand gets a `Critic` in pl
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from gpf.navigation.acting import Acting
 from gpf.navigation.averaging import WeightAverage
 from gpf.navigation.flat import FlatNetwork
-from gpf.navigation.rollouts import Episodes, Rollouts
+from gpf.navigation.inputs import INPUTS, Observation
+from gpf.navigation.rollouts import Episodes, Reward, Rollouts
+from gpf.navigation.seeds import BLOCK, LANES_OF_A_SEED
 from gpf.network import MLP, GrowPruneFreeze
 from gpf.plume.kernels import kernel
-from gpf.plume.scenario import ACTIONS
+from gpf.plume.scenario import ACTIONS, Scenario
+from gpf.settings import number
+
+CriticName = Literal["shared", "memory"]
+"""`shared` is an output of the policy's network; `memory` a network that sees the features of memory."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Settings:
-    """How the policy learns."""
+    """How the policy learns, and what it sees, is paid and does."""
 
-    learning_rate: float = 2e-3
+    NAME: ClassVar[str] = "policy-gradient"
+    ACTING: ClassVar[tuple[Acting, ...]] = ("greedy", "sampled")
+    """How its navigators can act."""
+    BY_OBSERVATION: ClassVar[dict[str, dict[str, Any]]] = {
+        "onehot": {"critic": "memory", "discount": 0.999, "steps": 6_000_000, "averaging": 0.98},
+    }
+    """Defaults that differ with the observation."""
+    RULES: ClassVar[dict[str, Any]] = {
+        "warmup": 10, "grow_patience": 10, "grow_threshold": 0.01, "grow_trial": 60, "max_depth": 3,
+        "weight_threshold": 0.1, "belief_increment": 0.01, "prune_patience": 60, "belief_threshold": 0.5,
+        "saliency": "magnitude", "saliency_threshold": 0.1, "freeze_patience": 30, "freeze_delta": 0.0015,
+    }  # fmt: skip
+    """Where its `gpf.Rules` differ from `Rules.plume()`; an epoch is a rollout, once there is a metric."""
+    RULES_BY_OBSERVATION: ClassVar[dict[str, dict[str, Any]]] = {
+        "onehot": {"grow_patience": 60, "grow_threshold": 0.005, "max_depth": 2},
+    }
+    """Rules that differ with the observation."""
+
+    observation: Observation = "memory"
+    """What the network sees: 14 features of the recent past (`memory`), or the paper's 22 zeros and ones (`onehot`)."""
+    reward: Reward = "search"
+    """What is paid while learning; evaluations count only whether, and how fast, the source was found."""
+    loitering: float = number(0.0, 0.0, 1.0, below=True)
+    """With reward `search`: what staying in the plume for ever is worth, as a share of the source."""
+    acting: Acting = "sampled"
+    """How the trained navigator acts: `greedy`, or `sampled` from the softmax of the outputs."""
+    steps: int = number(3_000_000, 1)
+    """Steps to learn from, over all lanes."""
+    learning_rate: float = number(2e-3, 0.0)
     """At first; it falls linearly to zero."""
-    discount: float = 0.998
-    trace: float = 0.95
-    """Lambda: how far advantages look ahead."""
-    passes: int = 4
-    """How often each rollout is learnt from."""
-    minibatch: int = 2048
-    clip: float = 0.2
-    """How far the probability of an action may move in one rollout, as a ratio."""
-    entropy: float = 0.005
-    """Weight of the entropy bonus."""
-    value_weight: float = 0.05
-    """Weight of the value's squared error."""
-    gradient_clip: float = 0.5
+    discount: float = number(0.998, 0.0, 1.0)
+    """What a reward one step later is worth."""
+    trace: float = number(0.95, 0.0, 1.0)
+    """GAE lambda: how far advantages look ahead."""
+    lanes: int = number(128, 1, LANES_OF_A_SEED)
+    """Worlds side by side."""
+    horizon: int = number(64, 1)
+    """Steps of a rollout, in each lane."""
+    passes: int = number(4, 1)
+    """How often each rollout is learned from."""
+    minibatch: int = number(2048, 1)
+    """Steps of a gradient step."""
+    gradient_clip: float = number(0.5, 0.0)
     """Greatest norm of the gradient; 0 for no clipping."""
-    averaging: float = 0.0
-    """Share of the old average in the running average of the weights, per rollout, once it has gone on for long; the
-    average is what acts when learning is over. 0 for no averaging."""
+    clip: float = number(0.2, 0.0)
+    """How far the probability of an action may move in one rollout, as a ratio."""
+    entropy: float = number(0.005, 0.0)
+    """Weight of the entropy bonus."""
+    value_weight: float = number(0.05, 0.0)
+    """Weight of the value's squared error."""
+    critic: CriticName = "shared"
+    """What judges states: `shared`, a further output of the policy's network, or `memory`, a network of its own that
+    sees the features of memory, where the policy does not."""
+    averaging: float = number(0.0, 0.0, 1.0, below=True)
+    """Share of the old average in the running average of the weights (EMA), per rollout, once there were many; the
+    average acts when learning is over. 0 for no averaging."""
+    round_epochs: int = number(8, 1)
+    """Epochs of a round, after which there are metrics and a checkpoint."""
+    validate_every: int = number(10, 1)
+    """Rounds between two validations."""
+    validation_episodes: int = number(500, 1, BLOCK)
+    """Episodes of a validation."""
+
+    @property
+    def epochs(self) -> int:
+        """Epochs of the whole training: rollouts."""
+        return max(1, round(self.steps / (self.lanes * self.horizon)))
+
+    def epoch_steps(self, episodes: Episodes) -> int:
+        """Steps of an epoch, over all lanes, whichever episodes ended in it."""
+        return self.lanes * self.horizon
+
+    def make_model(self, width: int, depth: int) -> MLP:
+        """The network before it learns: an output for each action and, if the critic is shared, one for the value."""
+        model = MLP(INPUTS[self.observation], width, len(ACTIONS) + (self.critic == "shared"), depth)
+        PolicyGradientLearner.prepare(model)
+        return model
+
+    def make_optimizer(self, model: MLP) -> torch.optim.Adam:
+        """The optimizer of a network before it learns."""
+        return torch.optim.Adam(model.parameters(), lr=self.learning_rate, eps=1e-5, fused=True)
+
+    def make_learner(
+        self,
+        net: GrowPruneFreeze,
+        scenario: Scenario,
+        seed: int,
+        without: tuple[str, ...] = (),
+        threads: int | None = None,
+    ) -> "PolicyGradientLearner":
+        """The learner of a network, in a world that has this learner's reward."""
+        model: Any = net.model
+        rollouts = Rollouts(
+            self.lanes, self.horizon, scenario, self.observation, model.head.out_features, seed, threads, without,
+            remember_beside=self.critic == "memory",
+        )  # fmt: skip
+        critic = None
+        if self.critic == "memory":
+            critic = Critic(rollouts.beside.shape[2], model.head.in_features, self.learning_rate, seed)
+        return PolicyGradientLearner(model, net.optimizer, rollouts, self, critic)
 
 
 class PolicyGradientLearner:

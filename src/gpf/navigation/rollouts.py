@@ -7,15 +7,17 @@ nothing, so threads take them without the interpreter lock, and results do not d
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
 from numba import njit
 from numpy.typing import NDArray
 
-from gpf.navigation.acting import NO_TABLE, SAMPLED, explore, kept_inputs, output_table, respond, write_inputs
-from gpf.navigation.evaluate import BLOCK
+from gpf.navigation.acting import NO_TABLE, SAMPLED, explore, output_table, respond
 from gpf.navigation.flat import FlatNetwork
+from gpf.navigation.inputs import kept_inputs, write_inputs
+from gpf.navigation.seeds import PROBE_SEED, training_seeds
 from gpf.network import MLP
 from gpf.plume.kernels import kernel
 from gpf.plume.memory import MEMORY, MEMORY_SIZE, remember
@@ -24,15 +26,8 @@ from gpf.plume.scenario import ACTIONS, LEVELS, OCTANTS, Scenario
 from gpf.plume.tokens import ONEHOT_SIZE, STATES, onehot
 from gpf.plume.world import World, begin, cores, observe, step, thread_pool
 
-PROBE_SEED = BLOCK - 1
-"""The last seed that a run can have."""
-LANES_OF_A_SEED = 1 << 16
-"""A run with seed s owns the seeds of the world from s times this on."""
-
-
-def training_seeds(seed: int, lanes: int) -> list[int]:
-    """The world's seeds of a training run's lanes; no two runs share one, and none is ever evaluated on."""
-    return [seed * LANES_OF_A_SEED + lane for lane in range(lanes)]
+Reward = Literal["search", "paper", "reference"]
+"""What a learner is paid; see `gpf.plume.Scenario.rewarded`."""
 
 
 @dataclass(frozen=True)

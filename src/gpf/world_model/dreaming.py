@@ -85,10 +85,9 @@ def learn_in_imagination(
 ) -> tuple[MLP, list[float | None]]:
     """A navigator with memory that never met the plume; and by epoch the share of episodes that found a source."""
     torch.manual_seed(seed)
-    model = MLP(MEMORY_SIZE, 64, len(ACTIONS) + 1, 2)
-    PolicyGradientLearner.prepare(model)
     settings = Settings()
-    optimizer = torch.optim.Adam(model.parameters(), lr=settings.learning_rate, eps=1e-5, fused=True)
+    model = settings.make_model(width=64, depth=2)
+    optimizer = settings.make_optimizer(model)
     env = ImaginedPlumeVectorEnv(lanes, world, "memory", max_steps)
     rollouts = ImaginedRollouts(env, model, horizon, seed)
     learner = PolicyGradientLearner(model, optimizer, rollouts, settings)  # type: ignore[arg-type]
