@@ -27,8 +27,10 @@ PATIENCE = 60.0
 OFTEN = 1.0
 """Seconds between two reports of a run's progress."""
 
-Tell = Callable[[Path, Literal["begun", "round", "finished"], dict[str, Any]], None]
-"""Called with a folder when its run begins or is resumed, with the metrics of a round now and then, with its result."""
+What = Literal["begun", "round", "finished", "failed"]
+Tell = Callable[[Path, What, dict[str, Any]], None]
+"""Called with a folder when its run begins or is resumed, with the metrics of a round now and then, with its result, or
+with the `error` that ended it."""
 
 
 class Config(Protocol):
@@ -64,8 +66,11 @@ class Trainable(Protocol):
 class Executor(Protocol):
     """Who trains many runs."""
 
-    def train(self, task: Trainable, wanted: Mapping[Path, Config], tell: Tell) -> None:
-        """Train a run in each folder to its end. Ctrl-C saves what it can; the same call resumes."""
+    def train(self, task: Trainable, wanted: Mapping[Path, Config], tell: Tell, keep_going: bool = False) -> None:
+        """Train a run in each folder to its end. Ctrl-C saves what it can; the same call resumes.
+
+        A run that fails ends all of them; with `keep_going`, it is told of, and the others are trained.
+        """
 
 
 def train_all(
@@ -73,8 +78,9 @@ def train_all(
     wanted: Mapping[Path, Config],
     executor: Executor | None = None,
     tell: Tell = lambda folder, what, told: None,
+    keep_going: bool = False,
 ) -> dict[Path, dict[str, Any]]:
-    """Train a run in each folder, where it is not finished; returns their results.
+    """Train a run in each folder, where it is not finished; returns the results of those that are finished then.
 
     A folder that holds a run of other settings, or of other versions, is refused before anything begins.
     """
@@ -89,7 +95,7 @@ def train_all(
             tell(folder, "finished", result)
     if missing:
         task.find_data(next(iter(missing.values())))  # before several processes look for it at once
-        (executor or Local()).train(task, missing, tell)
+        (executor or Local()).train(task, missing, tell, keep_going)
     results = {folder: read_result(folder) for folder in wanted}
     return {folder: result for folder, result in results.items() if result is not None}
 
@@ -140,7 +146,7 @@ class Local:
             raise ValueError(f"jobs must be at least 1, got {jobs}")
         self.jobs = jobs
 
-    def train(self, task: Trainable, wanted: Mapping[Path, Config], tell: Tell) -> None:
+    def train(self, task: Trainable, wanted: Mapping[Path, Config], tell: Tell, keep_going: bool = False) -> None:
         """Train a run in each folder to its end."""
         stopping, idle = Event(), SimpleQueue[_Worker]()
         workers = [_Worker(task) for _ in range(min(self.jobs, len(wanted)))]
@@ -160,7 +166,9 @@ class Local:
                 raise
             finally:
                 idle.put(worker)
-            if error is not None and not stopping.is_set():
+            if error is not None and keep_going:
+                tell(folder, "failed", {"error": error})
+            elif error is not None and not stopping.is_set():
                 stopping.set()
                 raise RunError(f"run {folder} ended with {error}")
             if (result := read_result(folder)) is not None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
-from typing import Any, Literal
+from typing import Any
 
 from rich.console import Console
 from rich.live import Live
@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from gpf.runs.executors import Tell
+from gpf.runs.executors import Tell, What
 
 Describe = Callable[[dict[str, Any]], str]
 """Says in a few words what metrics, or a result, amount to."""
@@ -127,17 +127,18 @@ def runs_progress(
         if not console.is_terminal:
             live.stop()
 
-        def tell(folder: Path, what: Literal["begun", "round", "finished"], told: dict[str, Any]) -> None:
+        def tell(folder: Path, what: What, told: dict[str, Any]) -> None:
             nonlocal done
             with one_at_a_time:
                 if what == "begun":
                     going[folder] = time.monotonic(), ""
                 elif what == "round" and folder in going:
                     going[folder] = going[folder][0], (describe or _training_line)(told)
-                elif what == "finished":
+                elif what in ("finished", "failed"):
                     going.pop(folder, None)
                     done += 1
-                    line = f"{folder}: {(finished or _result_line)(told)}"
+                    said = f"failed: {told['error']}" if what == "failed" else (finished or result_line)(told)
+                    line = f"{folder}: {said}"
                     if console.is_terminal:
                         live.console.print(Text(line))
                     else:
@@ -154,7 +155,8 @@ def _training_line(metrics: dict[str, Any]) -> str:
     return f"round {metrics['round']}, {_shape(metrics)}"
 
 
-def _result_line(result: dict[str, Any]) -> str:
+def result_line(result: dict[str, Any]) -> str:
+    """What a result amounts to: its numbers, and the network."""
     numbers = [f"{key.replace('_', ' ')} {value:.4g}" for key, value in result.items() if isinstance(value, float)]
     shown = [text for text in numbers if not text.startswith(("density", "seconds", "flops"))]
     return ", ".join([*shown, _shape(result)])

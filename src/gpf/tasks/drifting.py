@@ -15,8 +15,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from gpf.continual.decisions import Decision
 from gpf.continual.methods import ContinualBackprop, L2Init, Method, linear_layers
-from gpf.continual.recall import Decision, Recall, Settings
+from gpf.continual.recall import Recall, Settings
 from gpf.data import mnist
 from gpf.network import MLP, Rules
 from gpf.reports.tables import Measure

@@ -8,7 +8,7 @@ import json
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -22,6 +22,7 @@ from gpf.navigation.config import Config
 from gpf.navigation.evaluate import Evaluation, evaluate
 from gpf.navigation.rollouts import Episodes, probe_inputs
 from gpf.navigation.seeds import BLOCK, HELD_OUT, VALIDATION
+from gpf.network import MLP
 from gpf.network.controller import Watcher
 from gpf.network.events import Event
 from gpf.plume.scenario import Scenario
@@ -59,7 +60,7 @@ class PlumeTraining(Training):
 
     def make_optimizer(self, model: nn.Module) -> Optimizer:
         """The learner's own."""
-        return self.config.learner.make_optimizer(model)
+        return self.config.learner.make_optimizer(cast(MLP, model))
 
     def begin(self, extra: dict[str, Any] | None) -> None:
         """Make the learner, and let it go on from its state."""
@@ -232,6 +233,24 @@ def _report(folder: Path) -> Path:
     return write_report(folder)
 
 
+def _show(result: dict[str, Any]) -> None:
+    from gpf.tasks.plume_report import show_result
+
+    show_result(result)
+
+
+def _start(arguments: Sequence[str]) -> Config:
+    """Defaults depend on the learner, what it observes and what it is paid."""
+    given = {}
+    for name in ("learner", "observation", "reward"):
+        for place, text in enumerate(arguments):
+            if text.startswith(f"--{name}="):
+                given[name] = text.partition("=")[2]
+            elif text == f"--{name}" and place + 1 < len(arguments):
+                given[name] = arguments[place + 1]
+    return Config.of(given)
+
+
 TASK = Task(
     name="plume",
     reference=f"{__name__}:TASK",
@@ -243,6 +262,8 @@ TASK = Task(
     describe=_line,
     describe_result=_result_line,
     report=_report,
+    show=_show,
+    start=_start,
     unit="step",
     network=make_model,
 )

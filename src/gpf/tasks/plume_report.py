@@ -6,8 +6,8 @@ from typing import Any
 from gpf.navigation.agents import load_navigator
 from gpf.navigation.figures import evaluation_figure, network_figure, training_figure
 from gpf.reports.figures import save_figure
-from gpf.runs.folder import RunError, read_config, read_log, read_result, replace_text
 from gpf.reports.html import event_table, figure, page, settings, table
+from gpf.runs.folder import RunError, read_config, read_log, read_result, replace_text
 from gpf.tasks.plume import EPISODES, PATHS, evaluate_held_out
 from gpf.tasks.spectra import analyse_run, draw_run
 
@@ -117,3 +117,31 @@ def _checkpoints(result: dict[str, Any] | None) -> str:
     shown = table(["checkpoint", "acting", "success [95 %]", "mean steps", "SPL"], rows, chosen)
     note = '<p class="soft">In bold what the run stands behind: the last checkpoint, without picking.</p>'
     return f"<section><h2>Held-out episodes</h2>{shown}{note}</section>"
+
+
+def show_result(result: dict[str, Any]) -> None:
+    """A trained navigator as a table: the last checkpoint, which we stand behind, and the best one."""
+    from rich import box
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE, title=escape(f"{result['run']}: {result['episodes']:,} held-out episodes"))
+    for column in ("checkpoint", "acting", "success [95 %]", "mean steps", "SPL"):
+        table.add_column(column)
+    for checkpoint, by_acting in result["checkpoints"].items():
+        for acting, s in by_acting.items():
+            chosen = checkpoint == "last" and acting == result["acting"]
+            success = f"{s['success']:.2%} [{s['low']:.2%}, {s['high']:.2%}]"
+            steps = "-" if s["mean_steps"] is None else f"{s['mean_steps']:.1f}"
+            table.add_row(checkpoint, acting, success, steps, f"{s['spl']:.3f}", style="bold" if chosen else None)
+    console = Console()
+    console.print(table)
+    frozen = ", ".join(map(str, result["frozen"])) or "none"
+    console.print(
+        f"depth {result['depth']}, density {result['density']:.3f}, {result['parameters']:,} parameters,"
+        f" frozen layers: {frozen}; {result['step']:,} steps in {result['seconds']:.1f} s",
+        highlight=False,
+    )
+    figures = Path(result["run"], "figures")
+    print(f"figures: {figures / 'training.png'}, {figures / 'trajectories.png'}")

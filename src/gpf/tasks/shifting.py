@@ -14,8 +14,9 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from gpf.continual.decisions import Decision
 from gpf.continual.methods import ContinualBackprop, L2Init, Method, OnlineEWC, ShrinkAndPerturb, linear_layers
-from gpf.continual.recall import Decision, Recall, Settings
+from gpf.continual.recall import Recall, Settings
 from gpf.navigation import parallel, policy_gradient
 from gpf.navigation.agents import as_bytes, from_bytes
 from gpf.navigation.flat import FlatNetwork

@@ -20,6 +20,7 @@ from gpf.network.controller import Watcher
 from gpf.reports.tables import Measure, Measures
 from gpf.reports.verdicts import Claim
 from gpf.runs.folder import CheckpointName, Outcome, Run, RunError, read_config, versions
+from gpf.runs.progress import result_line
 from gpf.runs.training import Report, Training, train_to_the_end
 from gpf.spectra.recorder import Recorder, Snapshot, write_snapshot
 
@@ -70,6 +71,10 @@ class Task(Generic[C]):
     describe: Callable[[dict[str, Any]], str] | None = None
     """Says what the metrics of a round amount to."""
     describe_result: Callable[[dict[str, Any]], str] | None = None
+    show: Callable[[dict[str, Any]], None] | None = None
+    """Prints a result; None for one line."""
+    start: Callable[[Sequence[str]], C] | None = None
+    """The settings that the command's options change; None for those of the task."""
     report: Callable[[Path], Path] | None = None
     """Writes the report of a run; None for one of curves, events and spectra."""
 
@@ -93,6 +98,18 @@ class Task(Generic[C]):
     """Layers whose names end like this are shown in the figure of spectra; all of them for an empty one."""
     on_weights: str = ""
     """What the paper says of the eigenvalues of the weights."""
+
+    def options(self, arguments: Sequence[str]) -> C:
+        """The settings that some arguments of the command change."""
+        return self.of({}) if self.start is None else self.start(arguments)
+
+    def show_result(self, result: dict[str, Any]) -> None:
+        """Print a result, with the run that it is of."""
+        if self.show is not None:
+            self.show(result)
+        else:
+            line = (self.describe_result or result_line)(result)
+            print(f"{result['run']}: {line}; {result['seconds']:.0f} s")
 
     def of(self, values: Mapping[str, Any]) -> C:
         """Settings from plain data, with what this task changes."""

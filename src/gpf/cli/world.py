@@ -2,8 +2,6 @@
 
 import dataclasses
 import json
-import shlex
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +9,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from gpf.world_model.config import Config
+from gpf.cli.shared import typed_command
 
 # Heavy imports stand inside the commands, so that `gpf --help` answers at once.
 
@@ -80,70 +78,11 @@ class Data:
 
 
 @dataclass
-class Train:
-    """Train a world model on sequences of tokens; everything about it goes into one folder."""
-
-    config: tyro.conf.OmitArgPrefixes[Config] = dataclasses.field(default_factory=Config)
-    run: Path | None = None
-    """Folder of the run, which must be new; None for runs/world-1, runs/world-2 and so on. With --seeds, of all."""
-    resume: Path | None = None
-    """Go on with the run in this folder, which was interrupted or killed; it ends as if it had not been."""
-    seeds: int | None = None
-    """How many runs, of the seeds from --seed on, two at a time; run again to go on. None for one."""
-    json: bool = False
-    """Print one JSON object on the last line in place of the table."""
-
-    def __call__(self) -> None:
-        """Train, and print the result."""
-        from gpf.runs.folder import Run, next_folder
-        from gpf.runs.progress import runs_progress, training_progress
-        from gpf.tasks.many import train_all
-        from gpf.tasks.world import create_run, train
-        from gpf.tasks.world_pages import write_report
-        from gpf.world_model.trained import read_run_config
-
-        if self.resume is not None and (self.run is not None or self.seeds is not None or self.config != Config()):
-            raise ValueError("resume: given beside settings of a new run; accepted: alone, for they are in its folder")
-        if self.seeds is not None:
-            if self.seeds < 1:
-                raise ValueError(f"seeds: {self.seeds}; accepted: at least 1")
-            self.config.check()
-            parent = self.run or Path("runs", "world")
-            wanted = {
-                parent / str(seed): dataclasses.replace(self.config, seed=seed)
-                for seed in range(self.config.seed, self.config.seed + self.seeds)
-            }
-            with runs_progress(str(parent), len(wanted), _result_line) as tell:
-                results = list(train_all(wanted, 2, tell, task="world").values())
-            for folder in wanted:
-                write_report(folder)
-        else:
-            run = Run.open(self.resume) if self.resume else None
-            run = run or create_run(self.run or next_folder(Path("runs"), "world"), self.config)
-            steps = read_run_config(run.folder).steps
-            with training_progress(run.folder, steps, count="step", describe=_round_line) as report:
-                results = [train(run, report=report)]
-            results[0]["report"] = str(write_report(run.folder))
-        if self.json:
-            print(json.dumps(results if self.seeds is not None else results[0]))
-            return
-        for one in results:
-            losses = ", ".join(f"{value:.4f}" for value in one["validation"])
-            print(
-                f"{one['run']}: validation {one['loss']:.4f} (left, right, wind: {losses}) at step {one['best_step']:,}"
-                f" of {one['step']:,}; {one['depth']} blocks, density {one['density']:.3f}, {one['parameters']:,}"
-                f" parameters; {one['seconds']:.0f} s"
-            )
-        if "report" in results[0]:
-            print(f"report: {results[0]['report']}")
-
-
-@dataclass
 class Evaluate:
     """Measure trained world models on held-out sequences, against baselines, and look at what they imagine."""
 
     runs: tyro.conf.Positional[tuple[Path, ...]]
-    """Folders of runs that gpf world train made; runs that differ in nothing but their seeds are taken together."""
+    """Folders of runs that gpf train world made; runs that differ in nothing but their seeds are taken together."""
     page: Path = Path("runs")
     """Folder of the page, its figures and its numbers."""
     name: str = "world-model"
@@ -151,10 +90,10 @@ class Evaluate:
 
     def __call__(self) -> None:
         """Measure, print, and write."""
-        from gpf.tasks.world_pages import evaluate_worlds
+        from gpf.studies.world_model import evaluate_worlds
 
         if not self.runs:
-            raise ValueError("runs: none; accepted: folders that gpf world train made")
+            raise ValueError("runs must be at least one folder of gpf train world")
         path = evaluate_worlds(self.runs, self.page, self.name, typed_command())
         print(path.read_text())
         print(f"written: {path}")
@@ -165,7 +104,7 @@ class Plan:
     """Let a planner that imagines before it acts find the source, over held-out episodes."""
 
     run: tyro.conf.Positional[Path]
-    """Folder of a run that gpf world train made."""
+    """Folder of a run that gpf train world made."""
     episodes: int = 500
     """Number of held-out episodes."""
     seed: int = 0
@@ -200,8 +139,9 @@ class Plan:
 
     def __call__(self) -> None:
         """Time a planning step, evaluate, and print."""
+        from gpf.reports.pages import write_page
         from gpf.runs.progress import episode_progress
-        from gpf.tasks.world_pages import (
+        from gpf.studies.imagination import (
             baselines_of,
             check_held_out,
             held_out,
@@ -209,8 +149,8 @@ class Plan:
             make_planner,
             navigators_beside,
             outcome_table,
+            planner_page,
             quantiles,
-            write_planner_page,
         )
         from gpf.world_model.planner import Scoring
         from gpf.world_model.trained import load_world
@@ -233,7 +173,9 @@ class Plan:
             f" {times['p50_ms']:.1f} ms, p99 {times['p99_ms']:.1f} ms."
         )
         if self.page is not None:
-            write_planner_page(outcomes, about, beside, self.page, self.name, typed_command())
+            numbers = {"kind": "planner", "command": typed_command(), "outcomes": outcomes, "about": about,
+                       "beside": beside}  # fmt: skip
+            write_page(self.page, self.name, numbers, planner_page(numbers, self.name), {})
         if self.json:
             print(json.dumps({"run": str(self.run), **times, "outcomes": outcomes}))
             return
@@ -246,7 +188,7 @@ class Dream:
     """Train navigators in imagination only, and let them loose in the plume, over held-out episodes."""
 
     run: tyro.conf.Positional[Path]
-    """Folder of a run that gpf world train made."""
+    """Folder of a run that gpf train world made."""
     epochs: int = 150
     """Rollouts to learn from: 128 lanes of 64 imagined steps each."""
     seeds: int = 1
@@ -266,22 +208,23 @@ class Dream:
 
     def __call__(self) -> None:
         """Learn, evaluate, and print."""
+        from gpf.reports.pages import write_page
         from gpf.runs.progress import steps_progress
-        from gpf.tasks.world_pages import (
+        from gpf.studies.imagination import (
             baselines_of,
             check_held_out,
+            dream_page,
             held_out,
             imagined_navigator,
             make_follow,
             outcome_table,
             passed_by,
-            write_dream_page,
         )
         from gpf.world_model.trained import load_world
 
         for name in ("epochs", "seeds"):
             if getattr(self, name) < 1:
-                raise ValueError(f"{name}: {getattr(self, name)}; accepted: at least 1")
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
         check_held_out(self.episodes, self.seed + self.seeds - 1)
         world = load_world(self.run)
         learnt = None if self.navigator is None else make_follow(str(self.navigator), world.scenario)
@@ -300,7 +243,9 @@ class Dream:
         for name, policy in baselines_of(world.scenario).items():
             outcomes[name] = held_out(policy, world.scenario, self.episodes, self.seed).summary()
         if self.page is not None:
-            path = write_dream_page(outcomes, curves, passed, self.page, self.name, typed_command())
+            numbers = {"kind": "dreams", "command": typed_command(), "outcomes": outcomes,
+                       "imagined_success": curves, "passed_by": passed}  # fmt: skip
+            path = write_page(self.page, self.name, numbers, dream_page(numbers, self.name), {})
         if self.json:
             print(json.dumps({"run": str(self.run), "imagined_success": curves, "outcomes": outcomes}))
             return
@@ -317,26 +262,12 @@ def _after(progress: Callable[[int], None], before: int) -> Callable[[int], None
     return lambda done: progress(before + done)
 
 
-def typed_command() -> str:
-    """The command as it was typed."""
-    return shlex.join(["gpf", *sys.argv[1:]])
-
-
-def _round_line(metrics: dict[str, Any]) -> str:
-    return f"validation {sum(metrics['validation']):.4f}, {metrics['depth']} blocks, density {metrics['density']:.2f}"
-
-
-def _result_line(result: dict[str, Any]) -> str:
-    return f"validation {result['loss']:.4f}, {result['depth']} blocks, density {result['density']:.3f}"
-
-
 @dataclass
 class World:
     """Imagine the plume: sequences of tokens, a model of them, and a planner in it."""
 
     command: tyro.conf.OmitSubcommandPrefixes[
         Annotated[Data, tyro.conf.subcommand("data")]
-        | Annotated[Train, tyro.conf.subcommand("train")]
         | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
         | Annotated[Plan, tyro.conf.subcommand("plan")]
         | Annotated[Dream, tyro.conf.subcommand("dream")]
