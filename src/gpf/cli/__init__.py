@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -54,12 +54,11 @@ def _run(arguments: Sequence[str]) -> None:
         command(arguments[1:])
 
 
-def parse(command: Any, arguments: Sequence[str], name: str) -> Callable[[], None]:
+def parse(command: Any, arguments: Sequence[str], name: str) -> Any:
     """A command with the options that were given."""
     import tyro
 
-    made: Callable[[], None] = tyro.cli(command, args=list(arguments), prog=name)
-    return made
+    return tyro.cli(command, args=list(arguments), prog=name)
 
 
 def usage() -> str:

@@ -5,7 +5,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import tyro
 
@@ -45,20 +45,41 @@ def train(arguments: Sequence[str]) -> None:
     task = find_task(arguments[0] if named else "plume")
     rest = arguments[1:] if named else arguments
     default = task.options(rest)
+    asked: Any = parse(_command(task, default), rest, "gpf train" + (f" {arguments[0]}" if named else ""))
+    _train(task, _widened(asked.config, type(default)), default, asked)
 
-    @dataclass
-    class Train(Options):
-        config: Annotated[Any, tyro.conf.OmitArgPrefixes, tyro.conf.AvoidSubcommands] = default
 
-        def __call__(self) -> None:
-            _train(task, self.config, default, self)
-
-    Train.__doc__ = (
+def _command(task: Task[Any], default: Any) -> type:
+    """The options of a task: what every run has, and its settings."""
+    choice = [
+        (name, Annotated[Literal[names], tyro.conf.arg(help=words)], dataclasses.field(default=names[0]))
+        for name, (names, words) in task.choices.items()
+    ]
+    narrow, value = _narrowed(default)
+    kind: Any = Annotated[narrow, tyro.conf.OmitArgPrefixes]
+    settings = ("config", kind, dataclasses.field(default=value))
+    command = dataclasses.make_dataclass("Train", [*choice, settings], bases=(Options,))
+    command.__doc__ = (
         f"{task.title}; everything about a run goes into one folder.\n\n"
         f"Tasks, each with --help of its own: gpf train {', '.join(REGISTRY)}, or module:name of a task of yours."
     )
-    Train.__annotations__["config"] = Annotated[type(default), tyro.conf.OmitArgPrefixes, tyro.conf.AvoidSubcommands]
-    parse(Train, rest, "gpf train" + (f" {arguments[0]}" if named else ""))()
+    return command
+
+
+def _narrowed(default: Any) -> tuple[Any, Any]:
+    """A class of settings in which a choice between dataclasses has been made, as options need it; and the default."""
+    values = {spec.name: getattr(default, spec.name) for spec in dataclasses.fields(default)}
+    made = {name: type(value) for name, value in values.items() if dataclasses.is_dataclass(value)}
+    fields = [(name, kind, dataclasses.field(default=values[name])) for name, kind in made.items()]
+    narrow = dataclasses.make_dataclass(
+        type(default).__name__, fields, bases=(type(default),), frozen=True, kw_only=True
+    )
+    return narrow, narrow(**values)
+
+
+def _widened(config: Any, kind: type) -> Any:
+    """Settings in their own class again."""
+    return kind(**{spec.name: getattr(config, spec.name) for spec in dataclasses.fields(config)})
 
 
 def _train(task: Task[Any], config: Any, default: Any, asked: Options) -> None:

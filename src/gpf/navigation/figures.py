@@ -40,7 +40,7 @@ def evaluation_figure(result: Evaluation, title: str) -> Figure:
 def training_figure(folder: Path) -> Figure:
     """A run from start to end: success, SPL and validation above, the network's size below, events on both."""
     metrics, events = read_log(folder, "metrics"), read_log(folder, "events")
-    steps = np.array([line["steps"] for line in metrics]) / 1e6
+    steps = np.array([line["step"] for line in metrics]) / 1e6
     figure = Figure(figsize=(10, 6), layout="constrained")
     figure.suptitle(f"{folder.name}", parse_math=False)
     curve, size = figure.subplots(2, 1, sharex=True, height_ratios=(2.2, 1))
@@ -48,18 +48,18 @@ def training_figure(folder: Path) -> Figure:
     curve.plot(steps, _column(metrics, "spl"), color="0.55", label="SPL of the same")
     validated = [line for line in metrics if line["validation"] is not None]
     curve.plot(
-        [line["steps"] / 1e6 for line in validated], [line["validation"]["success"] for line in validated], "o",
+        [line["step"] / 1e6 for line in validated], [line["validation"]["success"] for line in validated], "o",
         color=_SOURCE, markersize=5, label="success, validation episodes",
     )  # fmt: skip
     curve.set_ylim(0, 1.03)
     curve.set_ylabel("share of episodes")
     size.step(steps, _column(metrics, "parameters"), where="post", color=_FOUND, label="weights and biases in use")
-    size.set_ylabel("parameters of the stack")
+    size.set_ylabel("parameters")
     size.set_ylim(0, None)
     size.set_xlabel("steps, millions")
     for axes in (curve, size):
         for kind, colour in _EVENTS.items():
-            places = [line["steps"] / 1e6 for line in events if line["kind"] == kind]
+            places = [line["step"] / 1e6 for line in events if line["kind"] == kind]
             for place in places:
                 axes.axvline(place, color=colour, linewidth=1.0, alpha=0.7, zorder=0)
             if places and axes is curve:

@@ -18,7 +18,7 @@ from torch.optim import Optimizer
 from gpf.navigation import online
 from gpf.navigation.acting import NetworkPolicy
 from gpf.navigation.agents import Navigator, as_bytes, from_bytes, load_navigator, make_learner, make_model
-from gpf.navigation.config import Config
+from gpf.navigation.config import LEARNERS, Config
 from gpf.navigation.evaluate import Evaluation, evaluate
 from gpf.navigation.rollouts import Episodes, probe_inputs
 from gpf.navigation.seeds import BLOCK, HELD_OUT, VALIDATION
@@ -264,6 +264,13 @@ TASK = Task(
     report=_report,
     show=_show,
     start=_start,
+    choices={
+        "learner": (
+            tuple(LEARNERS),
+            "Who learns: policy-gradient (PPO), parallel (Expected SARSA in many lanes) or online (the paper's"
+            " protocol), each with settings of its own.",
+        )
+    },
     unit="step",
     network=make_model,
 )

@@ -75,6 +75,8 @@ class Task(Generic[C]):
     """Prints a result; None for one line."""
     start: Callable[[Sequence[str]], C] | None = None
     """The settings that the command's options change; None for those of the task."""
+    choices: Mapping[str, tuple[tuple[str, ...], str]] = field(default_factory=dict)
+    """Options beside the settings, on which those of `start` depend: their values, the first by default, and help."""
     report: Callable[[Path], Path] | None = None
     """Writes the report of a run; None for one of curves, events and spectra."""
 
