@@ -65,13 +65,13 @@ def train_all(checkout: Path, work: Path, world: str) -> None:
     """All runs of one side, where they are missing."""
     for name, command in TRAINED.items():
         if not (work / name / "result.json").exists():
-            gpf(checkout, command.split() + ["--run", str(work / name)])
-    gpf(checkout, CONTINUAL.split() + ["--runs", str(work / "continual"), "--page", str(work / "page")])
+            gpf(checkout, [*command.split(), "--run", str(work / name)])
+    gpf(checkout, [*CONTINUAL.split(), "--runs", str(work / "continual"), "--page", str(work / "page")])
     data = work.parent / "data"
     if not data.exists():
         gpf(checkout, ["world", "data", "--out", str(data), "--steps", "20000"])
     if not (work / "world" / "result.json").exists():
-        gpf(checkout, world.split() + WORLD.split() + ["--data", str(data), "--run", str(work / "world")])
+        gpf(checkout, [*world.split(), *WORLD.split(), "--data", str(data), "--run", str(work / "world")])
 
 
 def gpf(checkout: Path, arguments: list[str]) -> None:

@@ -34,23 +34,23 @@ def markdown_table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)
 
 
-def iqm(values: Values, form: str) -> str:
-    """The interquartile mean over seeds with its 95 % interval, if it has one."""
+def iqm(values: Values, form: str, scale: float = 1.0) -> str:
+    """The interquartile mean over seeds with its 95 % interval, if it has one; in units of 1 / scale."""
     known = present(values)
     if known is None:
         return MISSING
-    middle, low, high = (format(value, form) for value in interquartile_mean(known))
+    middle, low, high = (format(scale * value, form) for value in interquartile_mean(known))
     return middle if low == high else f"{middle} [{low}, {high}]"
 
 
-def difference(ours: Values, theirs: Values, form: str, p: bool = False) -> str:
-    """The mean of ours less theirs, seed by seed, with its interval if there are several, and the p of its test."""
+def difference(ours: Values, theirs: Values, form: str, scale: float = 1.0) -> str:
+    """The mean of ours less theirs, seed by seed, with its interval if there are several; in units of 1 / scale."""
     mine, others = present(ours), present(theirs)
     if mine is None or others is None:
         return MISSING
     d = paired_difference(mine, others)
-    mean, low, high = (format(value, f"+{form}") for value in (d.mean, d.low, d.high))
-    return mean if len(mine) == 1 else f"{mean} [{low}, {high}]{f', {d.p:.3f}' if p else ''}"
+    mean, low, high = (format(scale * value, f"+{form}") for value in (d.mean, d.low, d.high))
+    return mean if len(mine) == 1 else f"{mean} [{low}, {high}]"
 
 
 def verdict(ours: Values, theirs: Values, measure: Measure) -> str:

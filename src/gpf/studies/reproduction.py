@@ -201,13 +201,13 @@ def curves(scores: dict[str, Any], agent: str) -> NDArray[np.float64]:
 
 def middle(values: NDArray[np.float64]) -> str:
     """Interquartile mean and its interval, in percent."""
-    return iqm(100 * values, ".1f")
+    return iqm(values, ".1f", scale=100.0)
 
 
 def change(ours: NDArray[np.float64], theirs: NDArray[np.float64]) -> str:
     """The mean difference over shared seeds in points, and what its interval and its p say together."""
     d = paired_difference(ours, theirs)
-    return f"{difference(100 * ours, 100 * theirs, '.1f')}, p = {d.p:.3f}: **{Verdict.of_difference(d)}**"
+    return f"{difference(ours, theirs, '.1f', scale=100.0)}, p = {d.p:.3f}: **{Verdict.of_difference(d)}**"
 
 
 def page(scores: Numbers, name: str) -> str:
