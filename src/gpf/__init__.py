@@ -1,35 +1,51 @@
 """Networks that grow, prune and freeze themselves while they learn, and an odour-plume world for them to learn in."""
 
-import importlib
-from typing import TYPE_CHECKING, Any
+import importlib as _importlib
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
 
-import gymnasium
+import gymnasium as _gymnasium
 
-if TYPE_CHECKING:
-    from gpf import spectra
+if _TYPE_CHECKING:
+    from gpf import continual, navigation, network, plume, spectra, tasks, world_model
     from gpf.network import MLP, GrowPruneFreeze, Rules, attach, load
 
 __version__ = "0.1.0"
-__all__ = ["MLP", "GrowPruneFreeze", "Rules", "attach", "load", "spectra"]
+__all__ = [
+    "MLP",
+    "GrowPruneFreeze",
+    "Rules",
+    "attach",
+    "continual",
+    "load",
+    "navigation",
+    "network",
+    "plume",
+    "spectra",
+    "tasks",
+    "world_model",
+]
 
-gymnasium.register(
+_gymnasium.register(
     id="gpf/Plume-v0",
     entry_point="gpf.plume.env:PlumeEnv",
     vector_entry_point="gpf.plume.vector_env:PlumeVectorEnv",
 )
-gymnasium.register(
+_gymnasium.register(
     id="gpf/ImaginedPlume-v0",
     entry_point="gpf.world_model.env:ImaginedPlumeEnv",
     vector_entry_point="gpf.world_model.env:ImaginedPlumeVectorEnv",
 )
 
 
-def __getattr__(name: str) -> Any:
-    """Load what needs torch when it is first asked for, so that `import gpf` stays light."""
-    if name == "spectra":
-        return importlib.import_module("gpf.spectra")
-    if name in __all__:
-        from gpf import network
+def __getattr__(name: str) -> _Any:
+    """Load what needs torch or numba when it is first asked for, so that `import gpf` stays light."""
+    if name not in __all__:
+        raise AttributeError(f"module 'gpf' has no attribute {name!r}")
+    if name.islower() and name not in ("attach", "load"):
+        return _importlib.import_module(f"gpf.{name}")
+    return getattr(_importlib.import_module("gpf.network"), name)
 
-        return getattr(network, name)
-    raise AttributeError(f"module 'gpf' has no attribute {name!r}")
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -10,16 +10,18 @@ if TYPE_CHECKING:
     from gpf.navigation.agents import Navigator
     from gpf.navigation.agents import load_navigator as load
     from gpf.navigation.config import Config
+    from gpf.tasks.plume import train
 
 __all__ = [
     "CastAndSurge", "Config", "Evaluation", "Navigator", "Policy", "Random", "Reactive", "evaluate", "load",
-    "make_policy",
+    "make_policy", "train",
 ]  # fmt: skip
 
 _WITH_TORCH = {
-    "Config": ("config", "Config"),
-    "Navigator": ("agents", "Navigator"),
-    "load": ("agents", "load_navigator"),
+    "Config": ("gpf.navigation.config", "Config"),
+    "Navigator": ("gpf.navigation.agents", "Navigator"),
+    "load": ("gpf.navigation.agents", "load_navigator"),
+    "train": ("gpf.tasks.plume", "train"),
 }
 
 
@@ -28,4 +30,4 @@ def __getattr__(name: str) -> Any:
     if name not in _WITH_TORCH:
         raise AttributeError(f"module 'gpf.navigation' has no attribute {name!r}")
     module, attribute = _WITH_TORCH[name]
-    return getattr(importlib.import_module(f"gpf.navigation.{module}"), attribute)
+    return getattr(importlib.import_module(module), attribute)

@@ -27,7 +27,8 @@ from gpf.network.controller import Watcher
 from gpf.network.events import Event
 from gpf.plume.scenario import Scenario
 from gpf.reports.figures import save_figure
-from gpf.runs.folder import Run, read_config
+from gpf.runs.folder import Run, next_folder, read_config
+from gpf.runs.progress import training_progress
 from gpf.runs.training import Round, Training
 from gpf.spectra.plasticity import plasticity
 from gpf.spectra.recorder import Recorder, write_snapshot
@@ -274,3 +275,21 @@ TASK = Task(
     unit="step",
     network=make_model,
 )
+
+
+def train(folder: str | Path | None = None, *, threads: int | None = None, **settings: Any) -> Navigator:
+    """Train a navigator, and return it; everything about it is in its run's folder.
+
+    Args:
+        folder: Of the run, which must be new; None for runs/plume-1, runs/plume-2 and so on.
+        threads: To step worlds with; None for one per core. The result is the same.
+        **settings: Those of `gpf train`, such as `learner`, `scenario`, `seed` or `steps`.
+    """
+    check_threads(threads)
+    place = next_folder(Path("runs"), TASK.name) if folder is None else Path(folder)
+    run = TASK.create(place, TASK.of(settings))
+    total, count = TASK.length(TASK.read(place))
+    with training_progress(place, total, count=count, describe=TASK.describe) as report:
+        TASK.train(run, threads, report)
+    run.close()
+    return load_navigator(place)
