@@ -106,10 +106,10 @@ def cifar10() -> tuple[Images, Images]:
 
 def _cifar10_batch(path: Path, digest: str) -> Images:
     """The images and classes of one file."""
-    records = np.fromfile(path, np.uint8)
-    if hashlib.md5(records, usedforsecurity=False).hexdigest() != digest:
+    content = path.read_bytes()
+    if hashlib.md5(content, usedforsecurity=False).hexdigest() != digest:
         raise _damaged(path)
-    records = records.reshape(-1, 3073)  # a class, then three planes of 1,024 pixels
+    records = np.frombuffer(content, np.uint8).reshape(-1, 3073)  # a class, then three planes of 1,024 pixels
     return np.ascontiguousarray(records[:, 1:]), records[:, 0].astype(np.int64)
 
 
