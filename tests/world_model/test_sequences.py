@@ -2,6 +2,7 @@
 
 import json
 import warnings
+from pathlib import Path
 
 import gymnasium
 import minari
@@ -107,6 +108,21 @@ def test_a_dataset_of_another_vocabulary_or_a_damaged_one_is_refused(dataset, tm
     (tmp_path / "data" / "found.npy").write_bytes(b"")
     with pytest.raises(ValueError, match=r"^data: .* cannot be read"):
         read_dataset(tmp_path / "data")
+
+
+@pytest.mark.parametrize("name", ["codes.npy", "rewards.npy", "about.json"])
+def test_a_full_disk_is_reported_with_the_file(dataset, tmp_path, monkeypatch, name):
+    mkdir = Path.mkdir
+
+    def with_a_full_disk(self, *arguments, **options):
+        mkdir(self, *arguments, **options)
+        (self / name).symlink_to("/dev/full")
+
+    monkeypatch.setattr(Path, "mkdir", with_a_full_disk)
+    with pytest.raises(OSError) as caught:  # noqa: PT011 - its attributes are compared
+        write_dataset(dataset, tmp_path / "data")
+    assert caught.value.filename == str(tmp_path / "data" / name)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_dataset_in_two_is_the_dataset(dataset):
