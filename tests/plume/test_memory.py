@@ -59,7 +59,7 @@ def observations(count, seed=0):
 
 
 def memory(lanes=1, scenario=REFERENCE):
-    return Memory(np.array([scenario.row()] * lanes))
+    return Memory(np.repeat(np.array([scenario.row()]), lanes))
 
 
 def test_features_equal_the_plain_version():

@@ -77,7 +77,8 @@ def test_a_world_reports_the_tokens_of_its_readings():
     world.begin()
     for _ in range(200):
         world.step(np.zeros(64, np.int64))
-        for lane, tokens in zip(world.lanes, world.tokens, strict=True):
-            assert tokens[0] == np.searchsorted(Scenario().level_edges, lane["left"])
-            assert tokens[1] == np.searchsorted(Scenario().level_edges, lane["right"])
-            assert tokens[2] == plain_octant(lane["wind_direction"], lane["heading"], False, False)
+        lanes = {name: world.lanes[name].tolist() for name in ("left", "right", "wind_direction", "heading")}
+        for stream, antenna in enumerate(("left", "right")):
+            assert (world.tokens[:, stream] == np.searchsorted(Scenario().level_edges, lanes[antenna])).all()
+        winds = zip(lanes["wind_direction"], lanes["heading"], strict=True)
+        assert world.tokens[:, 2].tolist() == [plain_octant(*wind, False, False) for wind in winds]

@@ -7,6 +7,11 @@ from gpf.world_model.collection import Wandering, collect
 from gpf.world_model.model import WorldModel
 
 
+@pytest.fixture(autouse=True)
+def _one_torch_thread(one_torch_thread):
+    """So small a model waits for its threads most of the time."""
+
+
 @pytest.fixture(scope="session")
 def short_world():
     return Scenario.of({"preset": "reference", "max_steps": 60, "start_distance_min": 1.0, "start_distance_max": 2.0})
