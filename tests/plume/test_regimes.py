@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gpf.plume.physics import BORN
-from gpf.plume.regimes import REGIMES, Stream, Visit, between, drawn, preset
+from gpf.plume.regimes import REGIMES, Stream, Visit, between, drawn, preset, roomiest
 from gpf.plume.scenario import Scenario
 from gpf.plume.world import World
 
@@ -102,6 +102,14 @@ def test_what_lies_between_two_worlds():
     assert between(before, after, 0.0) == before
     assert between(before, after, 1.0) == after
     assert between(before, after, 0.4) == Scenario(speed=0.4)
+    assert between(before, after, 0.5) == dataclasses.replace(after, speed=0.375)
+
+
+@pytest.mark.parametrize("change", [{"emission_rate": 50.0}, {"filament_lifetime": 60.0}, {"time_step": 0.2}])
+def test_the_roomiest_world_has_room_for_all(change):
+    worlds = [Scenario(max_steps=400), Scenario(max_steps=600, **change)]
+    for order in (worlds, worlds[::-1]):
+        assert roomiest(order).filament_capacity == max(world.filament_capacity for world in worlds)
 
 
 def test_streams_are_seeded_and_nothing_comes_twice_in_a_row():

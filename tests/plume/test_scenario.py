@@ -227,6 +227,14 @@ def test_json_that_is_no_scenario_is_refused_in_one_line(text):
     assert len(str(error.value)) < 150
 
 
+def test_steps_and_filaments_worked_by_hand():
+    """0.3 s are three steps of 0.1 s, though 0.3 / 0.1 is less than 3; 5 filaments a second for 30.1 s are 150.5."""
+    row = Scenario(filament_lifetime=0.3, blank_duration=0.3).row()
+    assert (row["lifetime_steps"], row["blank_steps"]) == (3, 3)
+    assert Scenario().filament_capacity == 64 + math.ceil(150.5 + 8 * math.sqrt(150.5)) == 313
+    assert Scenario(max_steps=10).filament_capacity == 64 + math.ceil(5.5 + 8 * math.sqrt(5.5)) == 89  # 1.1 s
+
+
 def test_every_field_is_documented_with_a_docstring():
     import inspect
 

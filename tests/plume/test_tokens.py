@@ -51,7 +51,12 @@ def test_octants_by_hand(side, in_paper, in_reference):
 
 def test_calm_is_octant_zero():
     assert octant(PAPER, 0.049, 0.0, 0.0) == 0
+    assert octant(PAPER, 0.05, 0.0, 0.0) == 4
     assert octant(PAPER, 0.051, 0.0, 0.0) == 4
+
+
+def test_an_angle_that_rounds_up_to_a_whole_turn_is_octant_zero():
+    assert octant(REFERENCE, 1.0, -math.pi, 1e-20) == 0
 
 
 def test_onehot_and_state_index_are_bijections_of_the_tokens():

@@ -11,7 +11,7 @@ from gpf.plume import Scenario
 from gpf.plume.env import PlumeEnv
 from gpf.plume.observations import OBSERVATIONS
 from gpf.plume.vector_env import PlumeVectorEnv
-from gpf.plume.world import World, machine_memory
+from gpf.plume.world import World, cores, machine_memory
 
 EASY = {"preset": "reference", "start_distance_min": 0.8, "start_distance_max": 2.0, "max_steps": 80}
 """Episodes that end both ways: many in success, the others soon by time."""
@@ -153,6 +153,10 @@ def test_all_threads_work(monkeypatch):
         steps += 1
     assert len(seen) == 3
     assert (world.lanes["step"] == steps).all()
+
+
+def test_few_lanes_wake_no_other_thread():
+    assert [World(count).threads for count in (1, 511, 512)] == [1, 1, min(cores(), 2)]
 
 
 def test_lanes_may_live_in_different_scenarios_and_change_them_without_recompiling():
@@ -326,6 +330,9 @@ def test_a_scenario_outside_the_observation_space_is_refused():
     env = PlumeVectorEnv(2, observation="raw")
     with pytest.raises(ValueError, match=r"^sensor_saturation: 100.0; accepted: at most 1.0"):
         env.set_scenario({"sensor_saturation": 100.0})
+    mixed = PlumeVectorEnv(2, [Scenario(), Scenario(sensor_saturation=5.0)], "raw")
+    assert mixed.single_observation_space.high[:2].tolist() == [5.0, 5.0]
+    mixed.set_scenario({"sensor_saturation": 5.0})
 
 
 @pytest.mark.parametrize("mask", [np.zeros(2, bool), np.ones(3, bool), np.ones(2), [True, True]])
