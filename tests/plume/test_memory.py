@@ -71,7 +71,7 @@ def test_features_equal_the_plain_version():
         np.testing.assert_allclose(features[0], plain_features(raws[: step + 1].tolist()), atol=2e-5)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(turn=st.floats(-3.1, 3.1), seed=st.integers(0, 100))
 def test_a_turned_world_looks_the_same(turn, seed):
     """Features depend on wind and heading relative to each other: no compass points to the source."""

@@ -163,7 +163,7 @@ def test_the_bounds_of_a_field_give_a_world_of_finite_numbers(spec):
         walked(accepted({spec.name: value}))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     st.fixed_dictionaries({}, optional={name: st.sampled_from(bounds(spec)[:2]) for name, spec in NUMBERS.items()}),
     st.fixed_dictionaries({}, optional={s.name: st.booleans() for s in dataclasses.fields(Scenario) if s.type is bool}),
