@@ -8,6 +8,7 @@ from helpers import OPTIMIZERS, assert_consistent, small, train
 
 import gpf
 from gpf.network import pruning
+from gpf.network.state import capture, restore
 
 FORMS = {"default": {}, "foreach": {"foreach": True}, "single": {"foreach": False}, "fused": {"fused": True}}
 CASES = [(name, form) for name in OPTIMIZERS for form in FORMS if not (form == "fused" and name == "rmsprop")]
@@ -143,3 +144,25 @@ def test_adams_average_is_that_of_the_gradients():
     weights = [0.001 * 0.999 ** (2 - k) for k in range(3)]
     expected = sum(w * g for w, g in zip(weights, gradients, strict=True)) / (1 - 0.999**3)
     torch.testing.assert_close(net._mean_square_gradient(net.layers[0], weight), expected, rtol=1e-4, atol=1e-12)
+
+
+def test_a_mask_that_is_restored_into_a_frozen_layer_holds_when_it_thaws():
+    net, x, y = small("momentum", rules=gpf.Rules(saliency_threshold=0.5, belief_threshold=2.0))
+    net.grow()
+    unpruned = copied(capture(net))
+    net.prune()
+    pruned = copied(capture(net))
+    restore(net, *unpruned)
+    net.freeze(0)
+    restore(net, *pruned)
+    assert net.frozen == ()
+    net.freeze(0)
+    net.thaw(0)
+    train(net.model, net.optimizer, x, y)
+    assert 0 < net.layers[0].weights[0].count_pruned() < 48
+    assert not net.layers[0].weights[0].parameter[net.layers[0].weights[0].pruned].any()
+    assert not net.layers[0].weights[0].parameter.grad[net.layers[0].weights[0].pruned].any()
+
+
+def copied(state):
+    return {name: tensor.detach().clone() for name, tensor in state[0].items()}, state[1]
