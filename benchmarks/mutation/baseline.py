@@ -1,10 +1,12 @@
 """One run of the whole suite without mutants: which tests pass, how long they take and which lines they run."""
 
+import ctypes
 import json
 import os
 import re
 import resource
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -26,6 +28,7 @@ PRELOAD = (
 MEMORY = 8 << 30
 """Bytes of address space of a process: a mutant that allocates without end must not take the machine down."""
 FILE_SIZE = 2 << 30
+PR_SET_PDEATHSIG = 1
 
 CONFIG = """
 [run]
@@ -74,7 +77,8 @@ class Baseline:
 
 
 def limit_resources() -> None:
-    """Of this process and those it starts."""
+    """Of this process and those it starts; it ends with its parent, even if that is killed."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_SIZE, FILE_SIZE))
 

@@ -3,6 +3,7 @@
 import ast
 import math
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
 from mutation.baseline import Baseline
@@ -23,7 +24,7 @@ class Selector:
         }
         self._test_files = {test.split("::")[0] for test in baseline.seconds}
         self._test_words = {
-            file: {name for name, _ in mentioned_names(ast.parse((root / file).read_bytes()))}
+            file: {name for name, _ in _global_names(ast.parse((root / file).read_bytes()))}
             for file in self._test_files
         }
         self._callers = _kernel_callers(self._trees)
@@ -128,12 +129,25 @@ def _kernel_callers(trees: dict[str, ast.Module]) -> _Callers:
         for node in ast.walk(tree):
             if is_kernel(node):
                 inside |= dict.fromkeys(range(node.lineno, (node.end_lineno or node.lineno) + 1), node.name)
-        for name, line in mentioned_names(tree):
+        for name, line in _global_names(tree):
             if name in kernels and line in inside:
                 callers.kernels[name].add(inside[line])
             elif name in kernels:
                 callers.lines[name].add((file, line))
     return callers
+
+
+def _global_names(tree: ast.Module) -> Iterator[tuple[str, int]]:
+    """Functions that a module defines or imports, also as `module.function`, wherever it mentions them."""
+    known = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            known |= {one.asname or one.name for one in node.names}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and node.id in known:
+            yield node.id, node.lineno
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in known:
+            yield node.attr, node.lineno
 
 
 def _run_at_import(tree: ast.Module) -> set[str]:

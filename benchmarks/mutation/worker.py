@@ -7,6 +7,7 @@ forks. The worker ends, with everything it started, when stdin is closed or its 
 import importlib
 import json
 import os
+import shutil
 import signal
 import sys
 import time
@@ -48,6 +49,8 @@ def run(job: dict[str, Any], token: str, parent: int) -> dict[str, Any]:
         status = _wait(child, started + job["timeout"], parent)
     finally:
         _end(child, token)
+        if os.getppid() != parent:  # it was killed, and cannot tidy up any more
+            shutil.rmtree(Path(job["scratch"]).parent, ignore_errors=True)
     by = noted.read_text() if noted.exists() else ""
     if status is None:
         outcome = "timeout"
