@@ -101,11 +101,9 @@ def plain(settings: Any) -> dict[str, Any]:
     return {spec.name: getattr(settings, spec.name) for spec in dataclasses.fields(settings)}
 
 
-def rule_changes(typed: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of `gpf.Rules` with their values, which may have been typed as text: `none`, numbers or words."""
-    from gpf.network import Rules
-
-    known = [spec.name for spec in dataclasses.fields(Rules)]
+def rule_changes(rules: Any, typed: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of `rules` (`gpf.Rules`) with their values, which may have been typed as text: `none`, numbers, words."""
+    known = [spec.name for spec in dataclasses.fields(rules)]
     return {choose("rule", name, known): _parsed(value) for name, value in typed.items()}
 
 

@@ -8,13 +8,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-import gpf
 from gpf.navigation.acting import Acting, NetworkPolicy
 from gpf.navigation.averaging import WeightAverage
 from gpf.navigation.config import LEARNERS, Config, check_acting, flat_settings
 from gpf.navigation.flat import FlatNetwork
 from gpf.navigation.rollouts import Episodes
-from gpf.network import MLP, CheckpointError, GrowPruneFreeze
+from gpf.network import MLP, CheckpointError, GrowPruneFreeze, attach, load
 from gpf.plume.scenario import Scenario
 from gpf.runs.folder import RunError, read_config
 from gpf.settings import choose
@@ -51,7 +50,7 @@ def make_network(config: Config) -> GrowPruneFreeze:
     """The network before it learns and its optimizer, in GPF's care."""
     torch.manual_seed(config.seed)
     model = make_model(config)
-    return gpf.attach(model, config.learner.make_optimizer(model), rules=config.network_rules())
+    return attach(model, config.learner.make_optimizer(model), rules=config.network_rules())
 
 
 def make_learner(config: Config, world: Scenario, net: GrowPruneFreeze, threads: int | None = None) -> Learner:
@@ -87,7 +86,7 @@ def read_run_config(folder: Path) -> tuple[Config, Scenario]:
 
 def load_network(folder: Path, config: Config, restore_random: bool = False) -> GrowPruneFreeze:
     """The network of a checkpoint, which must be of this configuration."""
-    net = gpf.load(folder, build=lambda: make_model(config), restore_random=restore_random)
+    net = load(folder, build=lambda: make_model(config), restore_random=restore_random)
     for name, wanted in (("observation", config.learner.observation), ("learner", config.learner.NAME)):
         if net.extra.get(name) != wanted:
             raise CheckpointError(f"checkpoint {folder} must have {name} {wanted!r}, got {net.extra.get(name)!r}")

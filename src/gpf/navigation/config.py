@@ -103,7 +103,7 @@ class Config:
         rules = {**self.learner.RULES, **self.learner.RULES_BY_OBSERVATION.get(self.learner.observation, {})}
         if self.plan:
             rules |= {"grow_patience": None, "prune_patience": None, "max_depth": None}
-        return Rules.plume(**{**rules, **settings.rule_changes(self.rules)})
+        return Rules.plume(**{**rules, **settings.rule_changes(Rules, self.rules)})
 
     def planned_events(self) -> dict[int, list[float | None]]:
         """What is planned after each epoch: None for a growth, or the share of weights that a pruning keeps."""

@@ -26,7 +26,8 @@ from gpf.runs.executors import Executor, Tell
 from gpf.runs.folder import Outcome
 from gpf.settings import check, choose, number, read, shown
 from gpf.studies.engine import Cell, Study, check_seeds, place_of
-from gpf.tasks.plume import TASK, evaluate_held_out
+from gpf.tasks.held_out import evaluate_held_out
+from gpf.tasks.plume import TASK
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,8 @@ from gpf.reports.verdicts import Verdict
 from gpf.runs.executors import Executor, Tell
 from gpf.runs.folder import Outcome, replace_text
 from gpf.studies.engine import Cell, Study, place_of
-from gpf.tasks.plume import TASK, evaluate_held_out
+from gpf.tasks.held_out import evaluate_held_out
+from gpf.tasks.plume import TASK
 
 Part = Literal["experiment", "sparsity", "budget", "width"]
 PARTS: tuple[Part, ...] = ("experiment", "sparsity", "budget", "width")

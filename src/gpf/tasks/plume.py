@@ -19,9 +19,9 @@ from gpf.navigation import online
 from gpf.navigation.acting import NetworkPolicy
 from gpf.navigation.agents import Navigator, as_bytes, from_bytes, load_navigator, make_learner, make_model
 from gpf.navigation.config import LEARNERS, Config
-from gpf.navigation.evaluate import Evaluation, evaluate
+from gpf.navigation.evaluate import evaluate
 from gpf.navigation.rollouts import Episodes, probe_inputs
-from gpf.navigation.seeds import BLOCK, HELD_OUT, VALIDATION
+from gpf.navigation.seeds import BLOCK, VALIDATION
 from gpf.network import MLP
 from gpf.network.controller import Watcher
 from gpf.network.events import Event
@@ -32,14 +32,11 @@ from gpf.runs.progress import training_progress
 from gpf.runs.training import Round, Training
 from gpf.spectra.plasticity import plasticity
 from gpf.spectra.recorder import Recorder, write_snapshot
+from gpf.tasks.held_out import EPISODES, PATHS, evaluate_held_out
 from gpf.tasks.task import Task
 
 RECENT = 500
 """Training episodes over which success and SPL are averaged."""
-EPISODES = 2000
-"""Held-out episodes on which a trained navigator is reported."""
-PATHS = 200
-"""Successful, and failed, episodes whose trajectories its figure shows."""
 
 
 class PlumeTraining(Training):
@@ -196,12 +193,6 @@ class PlumeTraining(Training):
             "acting": learner.acting,
             "checkpoints": results,
         }
-
-
-def evaluate_held_out(navigator: Navigator, episodes: int, threads: int | None = None, paths: int = 0) -> Evaluation:
-    """A navigator in episodes that nothing was chosen on: those of its own seed's block."""
-    first_seed = HELD_OUT + navigator.config.seed * BLOCK
-    return evaluate(navigator.policy, navigator.scenario, episodes, first_seed, threads=threads, paths=paths)
 
 
 def check_threads(threads: int | None) -> None:

@@ -8,7 +8,7 @@ from gpf.navigation.figures import evaluation_figure, network_figure, training_f
 from gpf.reports.figures import save_figure
 from gpf.reports.html import event_table, figure, page, settings, table
 from gpf.runs.folder import RunError, read_config, read_log, read_result, replace_text
-from gpf.tasks.plume import EPISODES, PATHS, evaluate_held_out
+from gpf.tasks.held_out import EPISODES, PATHS, evaluate_held_out
 from gpf.tasks.spectra import analyse_run, draw_run
 
 

@@ -214,7 +214,7 @@ class TwoVariants(TaskConfig):
 
     def network_rules(self) -> Rules:
         """The same with what was changed; the baseline's let nothing happen but keep the schedule of batches."""
-        rules = dataclasses.replace(self.own_rules(), **settings.rule_changes(self.rules))
+        rules = dataclasses.replace(self.own_rules(), **settings.rule_changes(Rules, self.rules))
         if not self.baseline:
             return rules
         return dataclasses.replace(Rules.fixed(), batch_decay=rules.batch_decay, mode=rules.mode)

@@ -81,4 +81,4 @@ class Config:
 
         if not self.gpf:
             return Rules.fixed()
-        return Rules(**{**RULES, **rule_changes(self.rules)})
+        return Rules(**{**RULES, **rule_changes(Rules, self.rules)})

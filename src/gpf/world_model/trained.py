@@ -8,9 +8,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-import gpf
 from gpf.navigation.tokenized import wind_angles
-from gpf.network import CheckpointError, GrowPruneFreeze
+from gpf.network import CheckpointError, GrowPruneFreeze, load
 from gpf.plume.scenario import OCTANTS, Scenario
 from gpf.plume.tokens import STATES, VOCABULARY_VERSION
 from gpf.runs.folder import RunError, read_config
@@ -87,4 +86,4 @@ def make_model(config: Config) -> WorldModel:
 def load_network(folder: Path, config: Config) -> GrowPruneFreeze:
     """The network of a checkpoint."""
     with torch.random.fork_rng():  # what is built draws random weights, to be replaced
-        return gpf.load(folder, build=lambda: make_model(config), restore_random=False)
+        return load(folder, build=lambda: make_model(config), restore_random=False)
