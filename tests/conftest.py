@@ -1,4 +1,5 @@
 import fcntl
+import json
 import os
 import subprocess
 import sys
@@ -43,3 +44,80 @@ def one_torch_thread():
     torch.manual_seed(0)
     yield
     torch.set_num_threads(before)
+
+
+def shorten(patch):
+    for module in ("gpf.tasks.plume", "gpf.tasks.plume_report"):
+        patch.setattr(f"{module}.EPISODES", 20)
+        patch.setattr(f"{module}.PATHS", 3)
+
+
+@pytest.fixture
+def few_episodes(monkeypatch):
+    """In this process, navigators are reported on few held-out episodes."""
+    shorten(monkeypatch)
+
+
+@pytest.fixture(scope="session")
+def short_world(tmp_path_factory):
+    """The file of a world of short episodes near the source."""
+    path = tmp_path_factory.mktemp("worlds") / "short.json"
+    path.write_text(json.dumps({"preset": "reference", "max_steps": 30, "start_distance_max": 3.0}))
+    return path
+
+
+@pytest.fixture(scope="session")
+def plume_run(tmp_path_factory, short_world):
+    """A finished run of a navigator whose layers grew, were pruned and froze; to read, or to copy."""
+    from gpf.tasks.plume import TASK
+
+    rules = {
+        "warmup": "0", "grow_patience": "1", "grow_trial": "null", "grow_threshold": "9", "prune_patience": "2",
+        "belief_threshold": "2", "freeze_patience": "5", "freeze_delta": "9", "max_depth": "2",
+    }  # fmt: skip
+    settings = {
+        "scenario": str(short_world), "steps": 12_000, "lanes": 16, "horizon": 64, "minibatch": 256, "width": 16,
+        "round_epochs": 3, "validate_every": 2, "validation_episodes": 10, "rules": rules,
+    }  # fmt: skip
+    folder = tmp_path_factory.mktemp("plume") / "run"
+    run = TASK.create(folder, TASK.of(settings))
+    with pytest.MonkeyPatch.context() as patch:
+        shorten(patch)
+        TASK.train(run, 1)
+    run.close()
+    return folder
+
+
+@pytest.fixture
+def gpf(monkeypatch, capsys, tmp_path, one_torch_thread):
+    """Runs a command in this process, which saves the seconds that a new one takes; returns what it prints."""
+    from gpf.cli import main
+
+    def run(*arguments):
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(sys, "argv", ["gpf", *map(str, arguments)])
+        main()
+        return capsys.readouterr().out
+
+    return run
+
+
+@pytest.fixture
+def mistake(monkeypatch, capsys, tmp_path):
+    """Runs a command that is a mistake, in this process; returns the one line that it says."""
+    from gpf.cli import main
+
+    def run(*arguments):
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(sys, "argv", ["gpf", *map(str, arguments)])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main()
+        said = capsys.readouterr().err
+        assert ended.value.code == 2, said
+        assert said.startswith("gpf: ")
+        assert said.count("\n") == 1, said
+        assert "Traceback" not in said
+        return said
+
+    return run

@@ -132,7 +132,7 @@ def _converted(name: str, kind: Any, value: Any) -> Any:
     if origin is tuple and isinstance(value, list | tuple):
         return tuple(_converted(name, arguments[0], one) for one in value)
     if origin is dict and isinstance(value, dict) and all(isinstance(key, str) for key in value):
-        return {key: _converted(f"{name}.{key}", arguments[1], one) for key, one in value.items()}
+        return {key: _converted(f"{name}.{' '.join(key.split())}", arguments[1], one) for key, one in value.items()}
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if isinstance(kind, type) and type(value) is kind:

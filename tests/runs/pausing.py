@@ -18,7 +18,7 @@ class Config(TaskConfig):
     diverges: bool = False
 
     def network_rules(self):
-        return Rules(grow_patience=2, max_depth=3)
+        return Rules(warmup=0, grow_patience=1, grow_threshold=100.0, max_depth=3)  # grows after each round at first
 
 
 class Training(RoundTraining):
@@ -39,9 +39,9 @@ class Training(RoundTraining):
     def learn(self):
         time.sleep(self.config.pause)
         inputs = torch.randn(16, 2)  # resumed where it was, bit by bit, if random states are
-        loss = (self.net.model(inputs)[:, 0] - inputs.prod(1)).square().mean() * (
-            torch.nan if self.config.diverges else 1
-        )
+        loss = (self.net.model(inputs)[:, 0] - inputs.prod(1)).square().mean()
+        if self.config.diverges:
+            loss = loss * torch.nan
         self.net.optimizer.zero_grad()
         loss.backward()
         self.net.optimizer.step()

@@ -2,104 +2,125 @@
 
 import dataclasses
 import json
+import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
+import pausing
 import pytest
+from support import edit, final, nobody
 
-from gpf.navigation.config import Config
+from gpf.runs.executors import Local, find, train_all
 from gpf.runs.folder import Run, RunError, read_log
-from gpf.tasks.many import train_all
-from gpf.tasks.plume import Training, create_run, train
 
 pytestmark = pytest.mark.usefixtures("one_torch_thread")
+TASK = pausing.TASK
+CONFIG = TASK.of({"rounds": 4})
 
 
-@pytest.fixture
-def config(tmp_path):
-    (tmp_path / "short.json").write_text(json.dumps({"preset": "reference", "max_steps": 10}))
-    return Config(scenario=str(tmp_path / "short.json"), steps=2000, lanes=8, horizon=16, minibatch=64, width=8)
+@pytest.fixture(autouse=True)
+def found_by_processes(monkeypatch):
+    """Processes find the task of these tests."""
+    place = str(Path(__file__).parent)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([place, *filter(None, [os.environ.get("PYTHONPATH")])]))
 
 
-def test_runs_are_made_once_gone_on_with_and_the_same_as_alone(config, tmp_path):
-    wanted = {tmp_path / "runs" / str(seed): dataclasses.replace(config, seed=seed) for seed in range(2)}
-    begun = create_run(tmp_path / "runs" / "1", wanted[tmp_path / "runs" / "1"])
-    Training(begun, threads=1).round()  # and then it was interrupted
+def wanted_in(folder, seeds=2, **changes):
+    return {folder / str(seed): dataclasses.replace(CONFIG, seed=seed, **changes) for seed in range(seeds)}
+
+
+def alone(folder, config):
+    run = TASK.create(folder, config)
+    TASK.train(run)
+    run.close()
+    return folder
+
+
+def test_runs_are_made_once_resumed_and_the_same_as_alone(tmp_path):
+    """Also by a process that has trained another run before."""
+    wanted = wanted_in(tmp_path / "runs", 3)
+    begun = TASK.create(tmp_path / "runs" / "1", wanted[tmp_path / "runs" / "1"])
+    TASK.training(begun, TASK.read(begun.folder), 1).round()  # and then it was interrupted
     begun.close()
-    alone = train(create_run(tmp_path / "alone", wanted[tmp_path / "runs" / "1"]), threads=1)
     told = []
-    results = train_all(wanted, 2, lambda folder, result: told.append((folder.name, result is None)))
-    assert [(name, new) for name, new in sorted(told)] == [("0", False), ("0", True), ("1", False), ("1", True)]
-    assert [results[folder]["success"] for folder in wanted][1] == alone["success"]
-    assert results[tmp_path / "runs" / "1"]["checkpoints"]["last"]["greedy"]["spl"] == pytest.approx(
-        alone["checkpoints"]["last"]["greedy"]["spl"]
-    )
+    results = train_all(TASK, wanted, Local(2), lambda folder, what, said: told.append((folder.name, what, said)))
+    assert sorted((name, what) for name, what, _ in told if what != "round") == [
+        (name, what) for name in "012" for what in ("begun", "finished")
+    ]
+    first = next(said for name, what, said in told if (name, what) == ("0", "round"))
+    assert first["loss"] == read_log(tmp_path / "runs" / "0", "metrics")[first["round"] - 1]["loss"]
+    for folder, config in wanted.items():
+        assert final(folder) == final(alone(tmp_path / "alone" / folder.name, config))
+        assert results[folder]["loss"] == read_log(folder, "metrics")[-1]["loss"]
     told.clear()
-    assert train_all(wanted, 1, lambda folder, result: told.append((folder.name, result is None))) == results
-    assert told == [("0", False), ("1", False)]  # nothing was made again
+    assert train_all(TASK, wanted, Local(1), lambda folder, what, said: told.append((folder.name, what))) == results
+    assert told == [(name, "finished") for name in "012"]  # nothing was made again
 
 
-def test_a_process_that_has_trained_a_run_trains_the_next_as_if_it_had_not(config, tmp_path):
-    wanted = {tmp_path / "runs" / str(seed): dataclasses.replace(config, seed=seed) for seed in range(2)}
-    train_all(wanted, 1)
-    for folder, one in wanted.items():
-        alone = tmp_path / "alone" / folder.name
-        train(create_run(alone, one), threads=1)
-        tensors = [next((run / "checkpoints" / "last").glob("*.safetensors")) for run in (folder, alone)]
-        assert tensors[0].read_bytes() == tensors[1].read_bytes()
-
-
-def test_a_process_that_cannot_be_started_is_no_deadlock(config, tmp_path, monkeypatch):
+def test_a_process_that_cannot_be_started_is_no_deadlock(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "executable", str(tmp_path / "nothing"))
     with pytest.raises(OSError, match="nothing"):
-        train_all({tmp_path / str(seed): dataclasses.replace(config, seed=seed) for seed in range(3)}, 1)
+        train_all(TASK, wanted_in(tmp_path, 3), Local(1))
 
 
-def test_a_folder_of_another_run_is_refused_and_kept(config, tmp_path):
+def test_a_folder_of_another_run_is_refused_and_kept(tmp_path):
     folder = tmp_path / "run"
-    create_run(folder, config).close()
+    TASK.create(folder, CONFIG).close()
+    with pytest.raises(RunError, match=r"has other settings"):
+        train_all(TASK, {folder: dataclasses.replace(CONFIG, rounds=9)}, Local(1))
+    edit(folder / "config.json", lambda held: held["versions"].update(torch="1.0"))
     before = (folder / "config.json").read_text()
-    with pytest.raises(RunError, match=r"^run: .* is of another configuration; accepted: this one"):
-        train_all({folder: dataclasses.replace(config, width=9)}, 1)
-    written = json.loads(before)
-    written["versions"]["torch"] = "1.0"
-    (folder / "config.json").write_text(json.dumps(written))
-    with pytest.raises(RunError, match=r"^run: .* was made with .*'torch': '1.0'"):
-        train_all({folder: config}, 1)
-    assert json.loads((folder / "config.json").read_text()) == written
+    with pytest.raises(RunError, match=r"was made with .*'torch': '1.0'"):
+        train_all(TASK, {folder: CONFIG}, Local(1))
+    assert (folder / "config.json").read_text() == before
 
 
-def test_a_folder_that_has_lost_its_configuration_is_refused_and_kept(config, tmp_path):
+def test_a_folder_that_has_lost_its_configuration_is_refused_and_kept(tmp_path):
     folder = tmp_path / "run"
     folder.mkdir()
     (folder / "result.json").write_text("{}")
-    with pytest.raises(RunError, match=r"^run: .* exists; accepted: a new folder"):
-        train_all({tmp_path / "other": config, folder: config}, 1)
+    with pytest.raises(RunError, match=r"run exists"):
+        train_all(TASK, {tmp_path / "other": CONFIG, folder: CONFIG}, Local(1))
     assert (folder / "result.json").read_text() == "{}"
     assert not (tmp_path / "other").exists()  # nothing has begun
 
 
-def test_a_run_that_fails_says_so_in_one_line(config, tmp_path):
-    folder = tmp_path / "run"
-    with pytest.raises(RunError, match=r"^run: .* ended with code 2 \(.*learning_rate") as caught:
-        train_all({folder: dataclasses.replace(config, learning_rate=1e30)}, 1)
+def test_a_run_that_fails_says_so_in_one_line_or_lets_the_others_go_on(tmp_path):
+    wanted = {tmp_path / "bad": dataclasses.replace(CONFIG, diverges=True), tmp_path / "good": CONFIG}
+    told = {}
+    results = train_all(
+        TASK, wanted, Local(1), lambda folder, what, said: told.update({folder.name: (what, said)}), True
+    )
+    assert list(results) == [tmp_path / "good"]
+    assert told["bad"][0] == "failed"
+    assert "non-finite" in told["bad"][1]["error"]
+    with pytest.raises(RunError, match=r"bad ended with code 2 \(.*non-finite") as caught:
+        train_all(TASK, wanted, Local(1))
     assert "\n" not in str(caught.value)
 
 
-def test_no_jobs_are_refused(config, tmp_path):
-    with pytest.raises(ValueError, match="^jobs: 0; accepted: at least 1"):
-        train_all({tmp_path / "run": config}, 0)
+def test_no_jobs_are_refused():
+    with pytest.raises(ValueError, match="jobs .*0"):
+        Local(0)
 
 
-def test_killed_its_runs_stop_and_the_same_call_goes_on_with_them(config, tmp_path):
-    folder, long = tmp_path / "run", dataclasses.replace(config, steps=10_000_000)
+@pytest.mark.parametrize("reference", ["nothing:TASK", "pausing:NOTHING", "pausing", "", ":"])
+def test_a_reference_that_leads_nowhere_is_refused_in_one_line(reference):
+    with pytest.raises(ValueError, match="must be module:name") as caught:
+        find(reference)
+    assert "\n" not in str(caught.value)
+
+
+def test_killed_its_runs_stop_and_the_same_call_resumes_them(tmp_path):
+    folder, long = tmp_path / "run", dataclasses.replace(CONFIG, rounds=100_000, pause=0.01)
     code = (
-        "import json, sys; from pathlib import Path; from gpf.navigation.config import Config;"
-        "from gpf.tasks.many import train_all;"
-        "train_all({Path(sys.argv[1]): Config.of(json.loads(sys.argv[2]))}, 1)"
+        "import json, sys; from pathlib import Path; from pausing import TASK;"
+        "from gpf.runs.executors import Local, train_all;"
+        "train_all(TASK, {Path(sys.argv[1]): TASK.of(json.loads(sys.argv[2]))}, Local(1))"
     )
-    arguments = [str(folder), json.dumps(dataclasses.asdict(long))]
+    arguments = [str(folder), json.dumps(long.plain())]
     parent = subprocess.Popen([sys.executable, "-c", code, *arguments], start_new_session=True)
     waited = time.monotonic() + 120
     while len(read_log(folder, "metrics")) < 3:
@@ -110,4 +131,13 @@ def test_killed_its_runs_stop_and_the_same_call_goes_on_with_them(config, tmp_pa
     parent.wait()
     run = Run.open(folder, patience=60.0)  # the run has let go of its folder
     rounds = len(read_log(folder, "metrics"))
-    assert Training(run, threads=1).round()["round"] == rounds + 1
+    assert TASK.training(run, TASK.read(folder), 1).round()["round"] == rounds + 1
+
+
+def test_a_study_s_runs_have_data_before_any_begins(tmp_path):
+    def missing(config):
+        raise ValueError("data must be there")
+
+    with pytest.raises(ValueError, match="data must be there"):
+        train_all(dataclasses.replace(TASK, find_data=missing), wanted_in(tmp_path / "runs"), Local(1), nobody)
+    assert not (tmp_path / "runs").exists()

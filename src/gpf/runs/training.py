@@ -249,6 +249,9 @@ def _like(first: dict[str, Any], read: Any) -> dict[str, Any]:
         fits = value is None or type(read[name]) is type(value)
         if not fits or (isinstance(value, int | float) and not 0 <= read[name] < float("inf")):
             raise ValueError(f"its progress has {name} {read[name]!r}")
+    best = read["best"]
+    if best is not None and not (isinstance(best, list) and all(isinstance(one, int | float) for one in best)):
+        raise ValueError(f"its progress has best {best!r}")
     return {name: read[name] for name in first}
 
 

@@ -61,7 +61,7 @@ def write_variants(task: Task[Any], seeds: range, outcomes: Outcomes, folder: Pa
         figures[f"{task.name}-spectra.png"] = spectra
     numbers: Numbers = {
         "kind": "variants",
-        "task": task.name if task.name in REGISTRY else task.reference,
+        "task": task.address,
         "command": command,
         "seeds": list(seeds),
         "minutes": sum(one.result["seconds"] for runs in outcomes.values() for one in runs) / 60,

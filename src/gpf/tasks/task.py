@@ -23,6 +23,7 @@ from gpf.runs.folder import CheckpointName, Outcome, Run, RunError, read_config,
 from gpf.runs.progress import result_line
 from gpf.runs.training import Report, Training, train_to_the_end
 from gpf.spectra.recorder import Recorder, Snapshot, write_snapshot
+from gpf.tasks import REGISTRY
 
 Outcomes = Mapping[str, Sequence[Outcome]]
 """Of every variant, one of each seed."""
@@ -101,6 +102,11 @@ class Task(Generic[C]):
     on_weights: str = ""
     """What the paper says of the eigenvalues of the weights."""
 
+    @property
+    def address(self) -> str:
+        """By what `find_task` finds it again: its name if it is registered, or else its reference."""
+        return self.name if REGISTRY.get(self.name) == self.reference else self.reference
+
     def options(self, arguments: Sequence[str]) -> C:
         """The settings that some arguments of the command change."""
         return self.of({}) if self.start is None else self.start(arguments)
@@ -120,8 +126,8 @@ class Task(Generic[C]):
     def read(self, folder: Path) -> C:
         """The settings of a run."""
         written = read_config(folder)
-        if written.get("task") != self.name:
-            raise RunError(f"run {folder} must be one of task {self.name!r}, got one of {written.get('task')!r}")
+        if written.get("task") != self.address:
+            raise RunError(f"run {folder} must be one of task {self.address!r}, got one of {written.get('task')!r}")
         try:
             return self.make(written.get("config", {}))
         except ValueError as error:
@@ -141,7 +147,7 @@ class Task(Generic[C]):
 
     def _asked(self, config: C) -> dict[str, Any]:
         rules = dataclasses.asdict(config.network_rules())
-        return {"task": self.name, "config": config.plain(), "rules": rules, **self.about(config)}
+        return {"task": self.address, "config": config.plain(), "rules": rules, **self.about(config)}
 
     def train(self, run: Run, threads: int | None = None, report: Report = lambda metrics: None) -> dict[str, Any]:
         """Train to the end, from wherever the run is; returns, and writes, its result."""
