@@ -7,7 +7,7 @@ from helpers import assert_consistent, assert_same, small, snapshot, train
 from torch import nn
 
 import gpf
-from gpf.network import Frozen, Grown, Pruned, Thawed, Undone
+from gpf.network import Frozen, Grown, Pruned, Thawed, Undone, surgery
 from gpf.network.belief import HIGHEST
 
 NEVER = {"prune_patience": None, "freeze_patience": None}
@@ -514,6 +514,60 @@ def test_new_parameters_join_the_groups_of_their_namesakes():
         assert any(p is layer.bias for p in optimizer.param_groups[1]["params"])
     assert len(optimizer.param_groups) == 2
     assert_consistent(net)
+
+
+class Growing(nn.Module):
+    """A stack whose first block is one module and whose later ones are another."""
+
+    def __init__(self, first, make_block):
+        super().__init__()
+        self.layers, self.make_block = nn.ModuleList([first]), make_block
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_parameters_without_a_namesake_join_the_group_of_the_last_blocks_first_parameter(frozen):
+    model = Growing(nn.Linear(4, 4, bias=False), lambda depth: nn.Linear(4, 4))
+    other = nn.Parameter(torch.zeros(1))
+    model.register_parameter("other", other)
+    optimizer = torch.optim.SGD([{"params": [other]}, {"params": [model.layers[0].weight]}], lr=0.1)
+    net = gpf.attach(model, optimizer)
+    if frozen:
+        net.freeze(0)
+    net.grow()
+    new = net.layers[1].block
+    assert [surgery.group_index(optimizer, p) for p in (new.weight, new.bias)] == [1, 1]
+
+
+def test_of_several_groups_the_first_parameters_takes_those_without_a_namesake():
+    model = Growing(nn.Linear(4, 4), lambda depth: nn.Sequential(nn.Linear(4, 4)))  # its names are 0.weight, 0.bias
+    weight, bias = model.layers[0].parameters()
+    other = nn.Parameter(torch.zeros(1))
+    model.register_parameter("other", other)
+    optimizer = torch.optim.SGD([{"params": [other]}, {"params": [weight]}, {"params": [bias]}], lr=0.1)
+    net = gpf.attach(model, optimizer, rules=gpf.Rules(grow_init="built"))
+    net.grow()
+    assert [surgery.group_index(optimizer, p) for p in net.layers[1].parameters()] == [1, 1]
+
+
+def test_parameters_whose_namesake_is_in_no_group_join_that_of_the_first_one_that_is():
+    model = Growing(nn.Linear(4, 4), lambda depth: nn.Linear(4, 4))
+    weight, bias = model.layers[0].parameters()
+    weight.requires_grad_(False)  # by the user, and left out of the optimizer
+    model.register_parameter("other", nn.Parameter(torch.zeros(1)))
+    optimizer = torch.optim.SGD([{"params": [model.other]}, {"params": [bias]}], lr=0.1)
+    net = gpf.attach(model, optimizer)
+    net.grow()
+    assert [surgery.group_index(optimizer, p) for p in net.layers[1].parameters()] == [1, 1]
+
+
+def test_parameters_join_the_first_group_where_the_last_block_has_none():
+    model = Growing(nn.ReLU(), lambda depth: nn.Sequential(nn.Linear(4, 4), nn.ReLU()))
+    for name in ("a", "b"):
+        model.register_parameter(name, nn.Parameter(torch.zeros(1)))
+    optimizer = torch.optim.SGD([{"params": [model.a]}, {"params": [model.b]}], lr=0.1)
+    net = gpf.attach(model, optimizer)
+    net.grow()
+    assert [surgery.group_index(optimizer, p) for p in net.layers[1].parameters()] == [0, 0]
 
 
 def test_optimizers_with_parameter_names_keep_them():
