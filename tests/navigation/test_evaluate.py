@@ -15,15 +15,14 @@ REFERENCE = Scenario.preset("reference")
 
 
 def test_cast_and_surge_finds_nearly_every_source_and_random_walks_hardly_any():
-    found = evaluate(CastAndSurge(), REFERENCE, 2000).summary()
-    assert found["success"] >= 0.98
-    assert evaluate(Random(), REFERENCE, 2000).summary()["high"] < 0.10
+    assert evaluate(CastAndSurge(), REFERENCE, 500).summary()["low"] > 0.98
+    assert evaluate(Random(), REFERENCE, 500).summary()["high"] < 0.10
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("preset", "least"), [("paper", 0.99), ("reference", 0.995)])
+@pytest.mark.parametrize(("preset", "least"), [("paper", 0.995), ("reference", 0.998)])
 def test_cast_and_surge_over_many_more_episodes(preset, least):
-    assert evaluate(CastAndSurge(), Scenario.preset(preset), 50_000, HELD_OUT + BLOCK).summary()["low"] > least
+    assert evaluate(CastAndSurge(), Scenario.preset(preset), 10_000, HELD_OUT + BLOCK).summary()["low"] > least
 
 
 def test_the_reactive_policy_steers_upwind_and_beats_chance():

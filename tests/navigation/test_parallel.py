@@ -80,7 +80,7 @@ def test_it_finds_the_exact_values_of_a_small_problem(q_learning, trace):
     rng, exploration, discount = np.random.default_rng(0), 0.3, 0.9
     table, state = np.zeros((4, 6), np.float32), np.zeros(LANES, int)
     horizon = 8
-    for sweep in range(1500):
+    for sweep in range(400):
         values, final = np.zeros((horizon + 1, LANES, 6), np.float32), np.zeros((horizon, LANES, 6), np.float32)
         rewards, ends = np.zeros((horizon, LANES), np.float32), np.zeros((horizon, LANES), bool)
         states, actions = np.zeros((horizon, LANES), int), np.zeros((horizon, LANES), int)
@@ -100,7 +100,7 @@ def test_it_finds_the_exact_values_of_a_small_problem(q_learning, trace):
         np.add.at(counts, (states, actions), 1.0)
         np.add.at(sums, (states, actions), returns)
         seen = counts > 0
-        table[seen] += 1.0 / (1.0 + sweep / 50) * (sums[seen] / counts[seen] - table[seen])
+        table[seen] += 1.0 / (1.0 + sweep / 20) * (sums[seen] / counts[seen] - table[seen])
     np.testing.assert_allclose(table, exact_values(discount, exploration, q_learning), rtol=0.02, atol=0.05)
 
 
