@@ -1,6 +1,6 @@
 """How much the tests notice: a random sample of small changes to the sources, and the share that makes a test fail.
 
-    python benchmarks/mutants.py [--sample 200] [--seed 0] [--packages network plume ...] [--jobs 2]
+    python benchmarks/mutants.py [--sample 200] [--seed 0] [--packages network plume ...] [--tests tests/network ...]
 
 A first run of the suite records which test runs which lines. Each mutant then gets a private copy of the checkout and
 only the tests that may notice it, fastest first. Results go to runs/mutants/results.jsonl; a run that was interrupted
@@ -47,12 +47,12 @@ def main() -> None:
     print(f"not mutated ({', '.join(EXCLUDED_FILES)}): {', '.join(excluded) or 'none'}", flush=True)
     folder = root / "runs" / "mutants"
     folder.mkdir(parents=True, exist_ok=True)
-    results = Results(folder / "results.jsonl", revision(root))
+    results = Results(folder / "results.jsonl", revision(root, arguments.tests))
     waiting = [mutant for mutant in sample if mutant.id not in results.known]
     if len(waiting) < len(sample):
         print(f"{len(sample) - len(waiting)} of them were run before", flush=True)
     if waiting:
-        run(root, waiting, results, arguments.jobs)
+        run(root, waiting, results, arguments.jobs, arguments.tests)
     listed = read_equivalents(arguments.root / "benchmarks" / "mutants.equivalent.txt")
     report = summarise([results.known[mutant.id] for mutant in sample], listed)
     (folder / "survivors.txt").write_text(report)
@@ -64,6 +64,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--sample", type=int, default=200, help="number of mutants (200)")
     parser.add_argument("--seed", type=int, default=0, help="of the sample (0)")
     parser.add_argument("--packages", nargs="+", default=[], help="subpackages to mutate (all)")
+    parser.add_argument("--tests", nargs="+", default=[], help="files or folders of tests that may be used (all)")
     parser.add_argument("--jobs", type=int, default=2, help="mutants at a time (2)")
     parser.add_argument("--root", type=Path, default=Path(__file__).parent.parent, help="the checkout (this one)")
     return parser.parse_args()
@@ -105,25 +106,30 @@ class Results:
             file.write(json.dumps(result) + "\n")
 
 
-def run(root: Path, mutants: list[Mutant], results: Results, jobs: int) -> None:
+def run(root: Path, mutants: list[Mutant], results: Results, jobs: int, chosen: list[str]) -> None:
     """Run the mutants that have no result yet, in temporary copies of the checkout."""
     with tempfile.TemporaryDirectory(prefix="mutants-", ignore_cleanup_errors=True) as name:
         scratch = Path(name).resolve()
         template = copy_checkout(root, scratch / "template")
-        baseline = load_or_measure(template, scratch, jobs, root / "runs" / "mutants", results.revision)
+        folder = root / "runs" / "mutants" / f"baseline-{results.revision}"
+        baseline = load_baseline(folder, template) or make_baseline(folder, template, scratch, jobs, chosen)
         Run(root, template, scratch, baseline, results, mutants).go(min(jobs, len(mutants)))
 
 
-def load_or_measure(template: Path, scratch: Path, jobs: int, runs: Path, revision: str) -> Baseline:
-    """The baseline of this revision; the template gets the byte code and the compiled kernels that go with it."""
-    folder = runs / f"baseline-{revision}"
-    if (folder / "baseline.json").exists():
-        shutil.rmtree(template / "src")
-        shutil.copytree(folder / "src", template / "src", symlinks=True)
-        return Baseline.load(folder / "baseline.json")
-    print("baseline: running all tests with coverage ...", flush=True)
-    baseline = measure_baseline(template, scratch, jobs)
-    for old in runs.glob("baseline-*"):
+def load_baseline(folder: Path, template: Path) -> Baseline | None:
+    """The baseline of an earlier run; the template gets the byte code and the compiled kernels that go with it."""
+    if not (folder / "baseline.json").exists():
+        return None
+    shutil.rmtree(template / "src")
+    shutil.copytree(folder / "src", template / "src", symlinks=True)
+    return Baseline.load(folder / "baseline.json")
+
+
+def make_baseline(folder: Path, template: Path, scratch: Path, jobs: int, chosen: list[str]) -> Baseline:
+    """Run the tests without mutants, and keep what they give instead of that of other revisions."""
+    print(f"baseline: running {' '.join(chosen) or 'all tests'} with coverage ...", flush=True)
+    baseline = measure_baseline(template, scratch, jobs, chosen)
+    for old in folder.parent.glob("baseline-*"):
         shutil.rmtree(old)
     shutil.copytree(template / "src", folder / "src", symlinks=True)
     baseline.save(folder / "baseline.json")
@@ -185,7 +191,8 @@ class Run:
 
     def _progress(self, mutant: Mutant, outcome: Result) -> str:
         place = f"{mutant.path}:{mutant.line}: {mutant.original} -> {mutant.mutated}"
-        return f"[{self.done}/{len(self.mutants)}] {outcome['outcome']} {outcome['seconds']:.1f} s  {place}"
+        took = f"{outcome['seconds']:.1f} s, CPU {outcome['cpu_seconds']:.1f} s"
+        return f"[{self.done}/{len(self.mutants)}] {outcome['outcome']} {took}  {place}"
 
 
 class Worker:
@@ -209,20 +216,22 @@ class Worker:
 
     def judge(self, mutant: Mutant) -> Result:
         """Run the tests that may notice a mutant, until one does."""
-        started, ran = time.monotonic(), 0
+        spent: Result = {"outcome": "survived", "by": "", "tests": 0, "seconds": 0.0, "cpu_seconds": 0.0}
         for stage in self._run.selector.stages(mutant):
             left = [test for test in stage if self._run.sound.get(test, True)]
             while left:
                 answer = self._test(mutant, left)
+                for name in ("seconds", "cpu_seconds"):
+                    spent[name] = round(spent[name] + answer[name], 2)
                 if answer["outcome"] == "failed" and not self._is_sound(answer["by"]):
                     left.remove(answer["by"])
                     continue
-                ran += len(left)
+                spent["tests"] += len(left)
                 if answer["outcome"] != "survived":
                     killed = "killed" if answer["outcome"] == "failed" else answer["outcome"]
-                    return {"outcome": killed, "by": answer["by"], "seconds": _since(started), "tests": ran}
+                    return spent | {"outcome": killed, "by": answer["by"]}
                 break
-        return {"outcome": "survived", "by": "", "seconds": _since(started), "tests": ran}
+        return spent
 
     def _is_sound(self, test: str) -> bool:
         """Whether a test that fails with a mutant passes here without one; tried once per test."""
@@ -336,10 +345,6 @@ def wilson(successes: int, trials: int, z: float = 1.96) -> tuple[float, float, 
 def _section(title: str, lines: Iterable[str]) -> list[str]:
     ordered = sorted(lines)
     return ["", f"{title} ({len(ordered)}):", *ordered] if ordered else []
-
-
-def _since(started: float) -> float:
-    return round(time.monotonic() - started, 2)
 
 
 if __name__ == "__main__":

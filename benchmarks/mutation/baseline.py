@@ -83,8 +83,15 @@ def limit_resources() -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_SIZE, FILE_SIZE))
 
 
-def measure_baseline(checkout: Path, scratch: Path, jobs: int) -> Baseline:
-    """Run all tests that are not slow in a copy of the checkout, which gets byte code and compiled kernels by it."""
+def measure_baseline(checkout: Path, scratch: Path, jobs: int, chosen: list[str]) -> Baseline:
+    """Run the tests that are not slow in a copy of the checkout, which gets byte code and compiled kernels by it.
+
+    Args:
+        checkout: The copy.
+        scratch: A folder for what is recorded.
+        jobs: Processes that run tests.
+        chosen: Files or folders of tests; all of them when empty.
+    """
     records, data, plugin = scratch / "records", scratch / "coverage", scratch / "plugin"
     for folder in (records, data, plugin):
         folder.mkdir()
@@ -100,6 +107,7 @@ def measure_baseline(checkout: Path, scratch: Path, jobs: int) -> Baseline:
     command = [sys.executable, "-m", "pytest", "-q", "-m", "not slow", "-p", "no:cacheprovider", "-p", "no:cov"]
     command += ["-p", "recorder", f"--basetemp={scratch / 'base'}"]
     command += ["-n", str(jobs)] if jobs > 1 else ["-p", "no:xdist"]
+    command += chosen
     started = time.monotonic()
     done = subprocess.run(
         command,

@@ -12,9 +12,9 @@ LEFT_BEHIND = {".git", ".venv", "runs", "dist"}
 CACHES = shutil.ignore_patterns("__pycache__", "*.egg-info", ".*_cache", ".hypothesis")
 
 
-def revision(root: Path) -> str:
-    """A digest of everything that decides whether a mutant survives: sources, tests and their settings."""
-    digest = hashlib.sha256()
+def revision(root: Path, chosen: list[str]) -> str:
+    """A digest of everything that decides whether a mutant survives: sources, tests, settings, and the chosen tests."""
+    digest = hashlib.sha256("\n".join(chosen).encode())
     paths = [
         path for folder in ("src", "tests") for path in (root / folder).rglob("*") if "__pycache__" not in path.parts
     ]

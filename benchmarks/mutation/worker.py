@@ -37,11 +37,12 @@ def run(job: dict[str, Any], token: str, parent: int) -> dict[str, Any]:
     """Run the tests of one stage until the first fails.
 
     Returns:
-        outcome ("survived", "failed", "timeout" or "crash"), by (the test that failed) and seconds.
+        outcome ("survived", "failed", "timeout" or "crash"), by (the test that failed), seconds, cpu_seconds (which
+        other load on the machine does not change) and status (the exit code, minus a signal, None after a time-out).
     """
     noted = Path(job["scratch"]) / "failed"
     noted.unlink(missing_ok=True)
-    started = time.monotonic()
+    started, cpu_before = time.monotonic(), _cpu_seconds()
     child = os.fork()
     if child == 0:
         _run_tests(job, noted)
@@ -60,7 +61,8 @@ def run(job: dict[str, Any], token: str, parent: int) -> dict[str, Any]:
         outcome = "survived"
     else:
         outcome = "failed"
-    return {"outcome": outcome, "by": by, "seconds": round(time.monotonic() - started, 2), "status": status}
+    seconds, cpu_seconds = time.monotonic() - started, _cpu_seconds() - cpu_before
+    return {"outcome": outcome, "by": by, "seconds": seconds, "cpu_seconds": cpu_seconds, "status": status}
 
 
 class Chosen:
@@ -113,6 +115,12 @@ def _run_tests(job: dict[str, Any], noted: Path) -> None:
         code = error.code if isinstance(error.code, int) else 3
     finally:
         os._exit(code)
+
+
+def _cpu_seconds() -> float:
+    """Of all forks that have ended, and of what they started and waited for."""
+    times = os.times()
+    return times.children_user + times.children_system
 
 
 def _limit_resources(memory: int, file_size: int) -> None:
