@@ -22,10 +22,6 @@ class Config(TaskConfig):
 
 
 class Training(RoundTraining):
-    def __init__(self, run, config, threads=None):
-        self.config = config
-        super().__init__(run, config)
-
     def build(self):
         return MLP(2, 4, 1)
 

@@ -21,10 +21,6 @@ class Config(TwoVariants):
 
 
 class Training(RoundTraining):
-    def __init__(self, run, config, threads=None):
-        self.config = config
-        super().__init__(run, config)
-
     def build(self):
         return make_model(self.config)
 

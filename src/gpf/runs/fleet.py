@@ -47,7 +47,9 @@ class Fleet:
             paths = [path for path in (os.environ.get("PYTHONPATH"),) if path]
             environment = {"OPENBLAS_NUM_THREADS": "1", **({"PYTHONPATH": paths[0]} if paths else {})}
             # Ray takes 127.0.0.1 for this machine's other address; a cluster on loopback is at 127.0.0.2, or the like.
-            loopback = {"_node_ip_address": address.partition(":")[0]} if address.startswith("127.") else {}
+            loopback: dict[str, Any] = (
+                {"_node_ip_address": address.partition(":")[0]} if address.startswith("127.") else {}
+            )
             ray.init(
                 address,
                 log_to_driver=False,

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import torch
 from torch import nn
@@ -56,11 +56,16 @@ class Round:
     """What has happened to the network in the round."""
 
 
-class Training(ABC):
+C = TypeVar("C", bound=Settings)
+
+
+class Training(ABC, Generic[C]):
     """A run in the making.
 
     Attributes:
         run: Its folder.
+        config: Its settings.
+        threads: To step worlds with; None for one per core.
         net: Its network and optimizer.
         progress: Plain data that checkpoints carry: `round`, `step`, `seconds`, `flops`, `events`, `best`,
             `since_best`, and what a task adds in `first_progress`.
@@ -68,8 +73,8 @@ class Training(ABC):
 
     stack: ClassVar[str] = "layers"
 
-    def __init__(self, run: Run, config: Settings, threads: int | None = None) -> None:
-        self.run, self._settings, self.threads = run, config, threads
+    def __init__(self, run: Run, config: C, threads: int | None = None) -> None:
+        self.run, self.config, self.threads = run, config, threads
         first = {
             "round": 0, "step": 0, "seconds": 0.0, "flops": 0.0, "events": 0, "best": None, "since_best": 0,
             **self.first_progress(),
@@ -191,7 +196,7 @@ class Training(ABC):
     def check_finite(self, metric: float | None) -> None:
         """Stop a run that has diverged."""
         if not ((metric is None or abs(metric) < float("inf")) and self.sound()):
-            rate = getattr(self._settings, "learning_rate", None)
+            rate = getattr(self.config, "learning_rate", None)
             hint = "try a lower learning rate" if rate is None else f"try a learning rate below {rate:g}"
             raise RuntimeError(f"the weights became non-finite after {self.progress['step']:,} steps; {hint}")
 
@@ -199,7 +204,7 @@ class Training(ABC):
         return {"run": self.run.id, **self.about(), "progress": self.progress}
 
 
-def train_to_the_end(run: Run, make: Callable[[], Training], report: Report) -> dict[str, Any]:
+def train_to_the_end(run: Run, make: Callable[[], Training[Any]], report: Report) -> dict[str, Any]:
     """Train in rounds until it is over, on one thread of torch's; returns, and writes, what the run amounts to.
 
     Ctrl-C ends the current round, saves, and raises `Interrupted` with what to say; a second one ends at once, and

@@ -140,11 +140,11 @@ class Config:
 _NOBODY: dict[str, Any] = {name: [None] * LANES for name in ("first", "first_whole", "last")}
 
 
-class StreamTraining(Training):
+class StreamTraining(Training[Config]):
     """A round is some rollouts, wherever in the stream; a visit that ends in it is part of its metrics."""
 
     def __init__(self, run: Run, config: Config, threads: int | None = None) -> None:
-        self.config, self.stream = config, Stream.of(read_config(run.folder).get("stream", {}))
+        self.stream = Stream.of(read_config(run.folder).get("stream", {}))
         super().__init__(run, config, threads)
         self._probe = torch.from_numpy(probe_inputs(self.stream.home, "memory"))
         self._enter(self.progress["visit"])

@@ -59,7 +59,7 @@ class Task(Generic[C]):
     title: str
     make: Callable[[Mapping[str, Any]], C]
     """Settings from plain data."""
-    training: Callable[[Run, C, int | None], Training]
+    training: Callable[[Run, C, int | None], Training[C]]
     """The loop of a run, with its settings, and the number of threads to step worlds with."""
     length: Callable[[C], tuple[int, str]]
     """How long a run is, and the count of its metrics that says so: `round`, `step`, ..."""
@@ -226,7 +226,7 @@ class TwoVariants(TaskConfig):
         return dataclasses.replace(Rules.fixed(), batch_decay=rules.batch_decay, mode=rules.mode)
 
 
-class RoundTraining(Training):
+class RoundTraining(Training[C]):
     """A training whose round is one epoch of the rules; its network is kept after each growth, for its spectra."""
 
     stack: ClassVar[str] = "layers"
