@@ -12,9 +12,9 @@ import math
 import types
 import typing
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
-Settings = TypeVar("Settings")
+AnySettings = TypeVar("AnySettings")
 
 
 def number(default: float | None, low: float = -math.inf, high: float = math.inf, *, below: bool = False) -> Any:
@@ -44,7 +44,7 @@ def _range(low: float, high: float, below: bool) -> str:
     return " and ".join(bounds) or "a finite number"
 
 
-def read(kind: type[Settings], values: Any, where: str = "") -> Settings:
+def read(kind: type[AnySettings], values: Any, where: str = "") -> AnySettings:
     """A dataclass from plain data: a mapping of its fields, in which tuples may be lists and integers be floats.
 
     Args:
@@ -65,6 +65,26 @@ def read(kind: type[Settings], values: Any, where: str = "") -> Settings:
         raise ValueError(f"{prefix}settings are incomplete ({error})") from None
     except ValueError as error:
         raise ValueError(f"{prefix}{error}") from None
+
+
+class Settings:
+    """A base of dataclasses of settings: from plain data and back. Numbers have the ranges that their fields declare.
+
+    Where a field declares none, whole numbers are at least 1, and others at least 0.
+    """
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Self:
+        """Settings from plain data."""
+        return read(cls, values)
+
+    def plain(self) -> dict[str, Any]:
+        """As plain data."""
+        return plain(self)
+
+    def check(self) -> None:
+        """Refuse what cannot be."""
+        check(self, whole=1, real=0)
 
 
 @functools.cache

@@ -126,7 +126,7 @@ class Training(ABC, Generic[C]):
         """What a task counts beside the loop, as it is at the start."""
         return {}
 
-    def begin(self, extra: dict[str, Any] | None) -> None:  # noqa: B027 - most tasks have nothing to make
+    def begin(self, extra: dict[str, Any] | None) -> None:
         """Make what learns beside the network, as it was when a checkpoint with this `extra` was written."""
 
     def about(self) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import torch
 from torch import nn
@@ -175,29 +175,20 @@ def _through_json(value: Any) -> Any:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TaskConfig(ABC):
-    """Settings that most tasks share. Whole numbers are at least 1, others at least 0, where a field says nothing."""
+class TaskConfig(settings.Settings, ABC):
+    """Settings that most tasks share."""
 
     seed: int = settings.number(0, 0)
     """Of the first weights and of the order of the data."""
 
-    @classmethod
-    def of(cls, values: Mapping[str, Any]) -> Self:
-        """Settings from plain data."""
-        return settings.read(cls, values)
-
-    def plain(self) -> dict[str, Any]:
-        """As plain data."""
-        return settings.plain(self)
-
-    def check(self) -> None:
-        """Refuse what cannot be."""
-        settings.check(self, whole=1, real=0)
-        self.network_rules()
-
     @abstractmethod
     def network_rules(self) -> Rules:
         """When the network grows, prunes and freezes."""
+
+    def check(self) -> None:
+        """Refuse what cannot be."""
+        super().check()
+        self.network_rules()
 
 
 @dataclass(frozen=True, kw_only=True)
