@@ -39,9 +39,13 @@ def check(settings: Any, whole: float = -math.inf, real: float = -math.inf) -> N
 
 
 def _range(low: float, high: float, below: bool) -> str:
-    bounds = [f"at least {low:,g}"] * math.isfinite(low)
-    bounds += [f"{'below' if below else 'at most'} {high:,g}"] * math.isfinite(high)
+    bounds = [f"at least {_digits(low)}"] if math.isfinite(low) else []
+    bounds += [f"{'below' if below else 'at most'} {_digits(high)}"] if math.isfinite(high) else []
     return " and ".join(bounds) or "a finite number"
+
+
+def _digits(bound: float) -> str:
+    return f"{int(bound):,}" if bound == int(bound) else f"{bound:g}"
 
 
 def read(kind: type[AnySettings], values: Any, where: str = "") -> AnySettings:
