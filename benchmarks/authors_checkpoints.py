@@ -23,6 +23,7 @@ from gpf.navigation.flat import FlatNetwork
 from gpf.network import MLP
 from gpf.plume.scenario import Scenario
 from gpf.reports.statistics import wilson
+from gpf.reports.tables import markdown_table
 
 EXPECTED = {"network_best_gpf": (0.961, 311), "network_best_baseline_exp_best": (0.963, 286)}
 """Success and mean steps over 3,000 episodes in a prototype of their world, made before this one."""
@@ -38,11 +39,11 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="end with one JSON object")
     arguments = parser.parse_args()
     scenario = Scenario.preset("reference")
-    lines = [
-        "| checkpoint | hidden layers | hidden weights that are not zero | 3,000 episodes: success [95 %]"
-        f" | {arguments.episodes:,} episodes: success [95 %] | mean steps, failures included | prototype, 3,000 |",
-        "|---|---|---|---|---|---|---|",
-    ]
+    header = [
+        "checkpoint", "hidden layers", "hidden weights that are not zero", "3,000 episodes: success [95 %]",
+        f"{arguments.episodes:,} episodes: success [95 %]", "mean steps, failures included", "prototype, 3,000",
+    ]  # fmt: skip
+    rows = []
     found: dict[str, Any] = {}
     for name in (*EXPECTED, *OTHERS):
         network = read_network(arguments.path / "checkpoints" / "gpf" / f"{name}.pt")
@@ -53,17 +54,15 @@ def main() -> None:
         steps = float(flown.steps.mean())
         before = f"{EXPECTED[name][0]:.1%}, {EXPECTED[name][1]} steps" if name in EXPECTED else "-"
         long = rate(flown.success) if name in EXPECTED else "-"
-        lines.append(
-            f"| {name} | {len(network.layers)} | {held:.1%} | {rate(flown.success[:3000])} | {long} | {steps:.0f}"
-            f" | {before} |"
-        )
+        short = rate(flown.success[:3000])
+        rows.append([name, len(network.layers), f"{held:.1%}", short, long, f"{steps:.0f}", before])
         found[name] = {
             "success_3000": float(flown.success[:3000].mean()),
             "success": float(flown.success.mean()),
             "steps": steps,
             "density": held,
         }
-    text = "\n".join(lines)
+    text = markdown_table(header, rows)
     print(text)
     if arguments.write:
         insert("docs/results/README.md", "authors", text)

@@ -10,9 +10,11 @@ import json
 
 from documents import insert
 
-from gpf.navigation.evaluate import BLOCK, HELD_OUT, evaluate
+from gpf.navigation.evaluate import evaluate
 from gpf.navigation.policies import POLICIES, make_policy
+from gpf.navigation.seeds import BLOCK, HELD_OUT
 from gpf.plume.scenario import PRESETS, Scenario
+from gpf.reports.tables import markdown_table
 
 
 def main() -> None:
@@ -23,11 +25,7 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="put the table into docs/plume.md")
     parser.add_argument("--json", action="store_true", help="end with one JSON object")
     arguments = parser.parse_args()
-    lines = [
-        "| scenario | policy | success [95 %] | mean steps | 5 / 50 / 95 % arrived by | SPL |",
-        "|---|---|---|---|---|---|",
-    ]
-    results = {}
+    rows, results = [], {}
     for preset in PRESETS:
         for name in POLICIES:
             first_seed = HELD_OUT + arguments.seed * BLOCK
@@ -38,8 +36,9 @@ def main() -> None:
                 "-" if r[key] is None else f"{r[key]:.0f}"
                 for key in ("mean_steps", "arrival_q5", "arrival_q50", "arrival_q95")
             )
-            lines.append(f"| {preset} | {name} | {rate} | {steps} | {' / '.join(arrived)} | {r['spl']:.3f} |")
-    table = "\n".join(lines)
+            rows.append([preset, name, rate, steps, " / ".join(arrived), f"{r['spl']:.3f}"])
+    header = ["scenario", "policy", "success [95 %]", "mean steps", "5 / 50 / 95 % arrived by", "SPL"]
+    table = markdown_table(header, rows)
     print(table)
     if arguments.write:
         insert("docs/plume.md", "baselines", table)

@@ -19,6 +19,7 @@ from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
 import gpf
+from gpf.reports.tables import iqm, markdown_table
 from gpf.spectra import LayerOperator, Region, Spectrum, folds, gram_spectrum, marchenko_pastur, moments
 from gpf.spectra.activations import apply
 from gpf.spectra.capture import capture
@@ -83,10 +84,7 @@ def main() -> None:
 
 def initialisation_table(size: int = 600) -> str:
     """Random square networks: the spread of the spectrum after each layer, predicted and drawn."""
-    lines = [
-        "| activation | zeta/eta | | " + " | ".join(f"layer {n}" for n in range(DEPTH + 1)) + " |",
-        "|---|---|---|" + "---|" * (DEPTH + 1),
-    ]
+    rows = []
     for activation in [*ACTIVATIONS, "linear"]:
         operator, laws = LayerOperator.of(activation), [marchenko_pastur(1.0)]
         for _ in range(DEPTH):
@@ -94,12 +92,11 @@ def initialisation_table(size: int = 600) -> str:
         predicted = [law.moments[1] / law.moments[0] ** 2 for law in laws]
         distances = [float(np.abs(law.cdf(GRID) - laws[0].cdf(GRID)).max()) for law in laws]
         drawn = np.mean([drawn_ratios(activation, size, seed) for seed in range(3)], axis=0)
-        about = f"| {activation} | {operator.linearity:.3f}"
+        about = [activation, f"{operator.linearity:.3f}"]
         for what, values in (("predicted", predicted), (f"drawn, n = {size}", drawn)):
-            lines.append(f"{about} | {what} | " + " | ".join(f"{value:.2f}" for value in values) + " |")
-        cells = " | ".join(f"{value:.3f}" for value in distances)
-        lines.append(f"{about} | distance from the data's | {cells} |")
-    return "\n".join(lines)
+            rows.append([*about, what, *(f"{value:.2f}" for value in values)])
+        rows.append([*about, "distance from the data's", *(f"{value:.3f}" for value in distances)])
+    return markdown_table(["activation", "zeta/eta", "", *(f"layer {n}" for n in range(DEPTH + 1))], rows)
 
 
 GRID = np.concatenate([np.geomspace(1e-6, 0.1, 300), np.linspace(0.1, 30.0, 2000)])
@@ -122,24 +119,21 @@ def drawn_ratios(activation: str, size: int, seed: int) -> list[float]:
 def theorem_table() -> str:
     """The conditions of Theorem 1, activation by activation."""
     lows = (0.1, 0.5, 2.0)
-    lines = [
-        "| activation | layers to the fixed point | m2 / m1^2 there | condition 1 |"
-        + "".join(f" greatest factor found, Im z >= {low:g} |" for low in lows)
-        + " factor of the variance |",
-        "|---|---|---|---|" + "---|" * (len(lows) + 1),
-    ]
+    rows = []
     for activation in [*ACTIVATIONS, "linear"]:
         operator = LayerOperator.of(activation)
         try:
             law, depth = operator.fixed_point(most=100)
-            limit = f"{depth} | {law.moments[1] / law.moments[0] ** 2:.2f}"
+            limit = [str(depth), f"{law.moments[1] / law.moments[0] ** 2:.2f}"]
         except ArithmeticError:
-            limit = "none within 100 | grows by 1 a layer"
+            limit = ["none within 100", "grows by 1 a layer"]
         found = [operator.contraction(Region(low=low, high=8.0)) for low in lows]
-        factors = " | ".join(f"{one.factor:.2f}" for one in found)
         holds = "holds" if all(one.well_defined for one in found) else "fails"
-        lines.append(f"| {activation} | {limit} | {holds} | {factors} | {found[0].second_moment:.3f} |")
-    return "\n".join(lines)
+        factors = [f"{one.factor:.2f}" for one in found]
+        rows.append([activation, *limit, holds, *factors, f"{found[0].second_moment:.3f}"])
+    header = ["activation", "layers to the fixed point", "m2 / m1^2 there", "condition 1"]
+    header += [f"greatest factor found, Im z >= {low:g}" for low in lows]
+    return markdown_table([*header, "factor of the variance"], rows)
 
 
 def digits() -> tuple[Tensor, Tensor]:
@@ -212,7 +206,7 @@ def schedule(activation: str, seed: int) -> dict[str, Stage]:
 
 def training_table(seeds: int) -> str:
     """How far each step moves the spectra of the layers that were there, and how far a new one is from its input."""
-    lines = ["| step | " + " | ".join(ACTIVATIONS) + " |", "|---|" + "---|" * len(ACTIVATIONS)]
+    rows = []
     runs = {activation: [schedule(activation, seed) for seed in range(seeds)] for activation in ACTIVATIONS}
     for step in runs["relu"][0]:
         cells = []
@@ -226,28 +220,25 @@ def training_table(seeds: int) -> str:
             ]
             means = np.mean(moved, axis=0)
             cells.append(", ".join(f"{value:.2f}" for value in means))
-        lines.append(f"| {step}: layers that were there | " + " | ".join(cells) + " |")
+        rows.append([f"{step}: layers that were there", *cells])
         if step.startswith("growing"):
-            cells = []
-            for activation in ACTIVATIONS:
-                apart = [distance(*run[step].spectra_after[-2:]) for run in runs[activation]]
-                cells.append(f"{np.mean(apart):.2f} ± {np.std(apart, ddof=1):.2f}")
-            lines.append(f"| {step}: the new layer against its input | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+            apart = [[distance(*run[step].spectra_after[-2:]) for run in runs[name]] for name in ACTIVATIONS]
+            rows.append([f"{step}: the new layer against its input", *(iqm(some, ".2f") for some in apart)])
+    return markdown_table(["step", *ACTIVATIONS], rows)
 
 
 def folds_table(seeds: int) -> str:
     """Linear regions on paths between digits, before and after each step, for ReLU."""
     images, _ = digits()
-    lines = ["| step | regions before, up to each layer | after |", "|---|---|---|"]
+    rows = []
     runs = [schedule("relu", seed) for seed in range(seeds)]
     for step in runs[0]:
         cells = []
         for side in ("before", "after"):
             counts = [[layer.regions.mean() for layer in folds(getattr(run[step], side), images[:256])] for run in runs]
             cells.append(", ".join(f"{value:.1f}" for value in np.mean(counts, axis=0)))
-        lines.append(f"| {step} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+        rows.append([step, *cells])
+    return markdown_table(["step", "regions before, up to each layer", "after"], rows)
 
 
 if __name__ == "__main__":

@@ -22,8 +22,9 @@ from documents import ROOT, insert
 from matplotlib.figure import Figure
 
 from gpf.reports.figures import save_figure
+from gpf.reports.tables import markdown_table
 from gpf.runs.folder import Run, read_log
-from gpf.tasks.continual import Config, Training, create_run, finish
+from gpf.tasks.shifting import TASK, Config
 
 WARM = 10
 """Visits after which everything should be flat."""
@@ -31,17 +32,16 @@ WARM = 10
 
 def live(folder: Path, config: Config) -> None:
     """Live through the stream in this process, and write down its memory after every visit."""
-    run = Run.open(folder) if (folder / "config.json").exists() else create_run(folder, config)
-    training = Training(run)
-    while not training.over:
-        before = training.progress["visit"]
-        training.round()
-        if training.progress["visit"] > before:
+    run = Run.open(folder) if (folder / "config.json").exists() else TASK.create(folder, config)
+
+    def note_memory(metrics: dict[str, Any]) -> None:
+        if metrics["visits"]:
             pages = int(Path("/proc/self/statm").read_text().split()[1])
             with (folder / "memory.jsonl").open("a") as log:
                 megabytes = pages * os.sysconf("SC_PAGE_SIZE") / 2**20
-                log.write(json.dumps({"visit": training.progress["visit"], "megabytes": megabytes}) + "\n")
-    finish(run)
+                log.write(json.dumps({"visit": metrics["visit"], "megabytes": megabytes}) + "\n")
+
+    TASK.train(run, 1, note_memory)
 
 
 def started(folder: Path, config: Config) -> subprocess.Popen[bytes]:
@@ -53,34 +53,51 @@ def started(folder: Path, config: Config) -> subprocess.Popen[bytes]:
 def what_happened(folder: Path) -> tuple[list[dict[str, Any]], list[bytes]]:
     """Everything that a run left, but for the clock."""
     lines = [
-        {key: value for key, value in line.items() if key != "seconds"}
+        {key: value for key, value in line.items() if key not in ("seconds", "steps_per_second")}
         for log in ("metrics", "events")
         for line in read_log(folder, log)
     ]
     return lines, [path.read_bytes() for path in (folder / "checkpoints" / "last").glob("*.safetensors")]
 
 
+def visits_of(folder: Path) -> list[dict[str, Any]]:
+    """The visits that have ended, each with the steps and the seconds of the run until the end of its round."""
+    return [
+        {**visit, "round_step": line["step"], "round_seconds": line["seconds"]}
+        for line in read_log(folder, "metrics")
+        for visit in line["visits"]
+    ]
+
+
+def microseconds_a_step(visits: list[dict[str, Any]]) -> list[float]:
+    """Of the rounds since the visit before; visits that end in one round share them."""
+    ends = sorted({(visit["round_step"], visit["round_seconds"]) for visit in visits})
+    steps, seconds = (np.diff([0.0, *values]) for values in zip(*ends, strict=True))
+    by_end = dict(zip(ends, (1e6 * seconds / steps).tolist(), strict=True))
+    return [by_end[visit["round_step"], visit["round_seconds"]] for visit in visits]
+
+
 def measure(runs: Path, config: Config) -> dict[str, Any]:
     """Both runs, side by side."""
     whole, killed = started(runs / "whole", config), started(runs / "killed", config)
-    at = random.Random(0).randint(config.visits // 3, 2 * config.visits // 3)  # type: ignore[operator]
-    while len(read_log(runs / "killed", "metrics")) < at and killed.poll() is None:
+    count = len(config.made_stream().visits)
+    at = random.Random(0).randint(count // 3, 2 * count // 3)
+    while len(visits_of(runs / "killed")) < at and killed.poll() is None:
         time.sleep(0.2)
     killed.kill()
     killed.wait()
     again = started(runs / "killed", config)
     if whole.wait() or again.wait():
         raise RuntimeError("a run ended with an error")
-    visits = read_log(runs / "whole", "metrics")
+    visits = visits_of(runs / "whole")
     memory = [json.loads(line) for line in (runs / "whole" / "memory.jsonl").read_text().splitlines()]
-    steps, seconds = (np.diff([0, *(visit[key] for visit in visits)]) for key in ("steps", "seconds"))
     return {
         "killed in visit": at,
         "same": what_happened(runs / "whole") == what_happened(runs / "killed"),
         "success": [sum(visit["found"]) / sum(visit["ended"]) for visit in visits],
         "depth": [visit["depth"] for visit in visits],
         "parameters": [visit["parameters"] for visit in visits],
-        "microseconds": (1e6 * seconds / steps).tolist(),
+        "microseconds": microseconds_a_step(visits),
         "memory": memory,
     }
 
@@ -109,20 +126,22 @@ def draw(result: dict[str, Any], path: Path) -> None:
 def table(result: dict[str, Any]) -> str:
     """First ten visits against the last ten, as Markdown."""
     memory = [line["megabytes"] for line in result["memory"]]
+    measured: list[tuple[str, list[float], Any, str]] = [
+        ("memory, MB", memory, np.max, ".0f"),
+        ("microseconds a step, median", result["microseconds"], np.median, ".2f"),
+        ("depth, greatest", result["depth"], np.max, ".0f"),
+        ("parameters, greatest", result["parameters"], np.max, ",.0f"),
+        ("success, mean", result["success"], np.mean, ".3f"),
+    ]
     rows = [
-        ("memory, MB", memory, ".0f"), ("microseconds a step, median", result["microseconds"], ".2f"),
-        ("depth, greatest", result["depth"], ".0f"), ("parameters, greatest", result["parameters"], ",.0f"),
-        ("success, mean", result["success"], ".3f"),
-    ]  # fmt: skip
-    of: dict[str, Any] = {"median": np.median, "greatest": np.max, "mean": np.mean, "MB": np.max}
-    lines = [f"| | visits {WARM + 1} to {2 * WARM} | last {WARM} |", "|---|---|---|"]
-    for name, values, form in rows:
-        amounts = of[name.rsplit(" ", 1)[1]]
-        early, late = (format(float(amounts(part)), form) for part in (values[WARM : 2 * WARM], values[-WARM:]))
-        lines.append(f"| {name} | {early} | {late} |")
+        [name, *(format(float(of(part)), form) for part in (values[WARM : 2 * WARM], values[-WARM:]))]
+        for name, values, of, form in measured
+    ]
     same = "the same lines and the same tensors" if result["same"] else "NOT the same"
-    lines.append(f"\nKilled in visit {result['killed in visit']} and resumed, it ends with {same}.")
-    return "\n".join(lines)
+    return (
+        markdown_table(["", f"visits {WARM + 1} to {2 * WARM}", f"last {WARM}"], rows)
+        + f"\n\nKilled in visit {result['killed in visit']} and resumed, it ends with {same}."
+    )
 
 
 def main() -> None:
@@ -139,6 +158,8 @@ def main() -> None:
     if arguments.live:
         live(arguments.live, config)
         return
+    if arguments.visits < 2 * WARM:
+        raise SystemExit(f"visits must be at least {2 * WARM}, got {arguments.visits}")
     if arguments.runs.exists():
         raise SystemExit(f"runs: {arguments.runs} exists; accepted: a new folder")
     arguments.runs.mkdir(parents=True)

@@ -22,6 +22,7 @@ from torch import nn
 
 import gpf
 from gpf.network import surgery
+from gpf.reports.tables import markdown_table
 
 BATCH, WIDTH, DEPTH = 128, 512, 4
 
@@ -83,7 +84,7 @@ def main() -> None:
             "at least 4",
         ),
     ]
-    table = "\n".join(["| ratio | measured | aim |", "|---|---|---|", *(f"| {' | '.join(row)} |" for row in rows)])
+    table = markdown_table(["ratio", "measured", "aim"], rows)
     medians = {name: 1e3 * statistics.median(times) for name, times in (steps | forward).items()}
     print("ms, median: " + ", ".join(f"{name} {value:.2f}" for name, value in medians.items()))
     print(table)

@@ -28,6 +28,7 @@ import gpf  # noqa: F401 - registers the environments
 from gpf.plume import physics, rewards, rng, sensors, tokens
 from gpf.plume.vector_env import PlumeVectorEnv
 from gpf.plume.world import World
+from gpf.reports.tables import markdown_table
 
 AUTHORS = "authors' code"
 SECONDS = 0.4
@@ -92,16 +93,15 @@ def markdown(speeds: dict[str, list[float]], ratios: dict[str, float]) -> str:
     """The ratios as a table, with the median speeds that they come from."""
     medians = {name: f"{statistics.median(values):,.0f}" for name, values in speeds.items()}
     many_one, many_two = (name for name in speeds if "lanes" in name)
-    return "\n".join(
+    return markdown_table(
+        ["", "steps/s", "ratio"],
         [
-            "| | steps/s | ratio |",
-            "|---|---|---|",
-            f"| authors' code | {medians[AUTHORS]} | 1 |",
-            f"| `gymnasium.make`, with its wrappers | {medians['gymnasium.make']} | {ratios['single']:.0f} |",
-            f"| vector environment, one core | {medians['vector environment']} | {ratios['vector']:.0f} |",
-            f"| {many_one} | {medians[many_one]} | |",
-            f"| {many_two} | {medians[many_two]} | {ratios['threads']:.2f} times one thread |",
-        ]
+            ["authors' code", medians[AUTHORS], 1],
+            ["`gymnasium.make`, with its wrappers", medians["gymnasium.make"], f"{ratios['single']:.0f}"],
+            ["vector environment, one core", medians["vector environment"], f"{ratios['vector']:.0f}"],
+            [many_one, medians[many_one], ""],
+            [many_two, medians[many_two], f"{ratios['threads']:.2f} times one thread"],
+        ],
     )
 
 

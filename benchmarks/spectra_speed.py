@@ -1,6 +1,6 @@
 """How fast spectra are: beside weightwatcher, for a very wide layer, and in a training run.
 
-    python benchmarks/spectra_speed.py [--rounds 5] [--write] [--json]
+    python benchmarks/spectra_speed.py [--rounds 5] [--steps 3000000] [--write] [--json]
 
 - `analysis`: `gpf.spectra.inspect` of a 4-layer 512-wide model, weights and activations and what random weights would
   give, against weightwatcher's analysis of its weights with a Marchenko-Pastur fit; interleaved, medians.
@@ -21,13 +21,14 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import torch
 from documents import insert
 from torch import nn
 
-from gpf.navigation.config import Config
+from gpf.reports.tables import markdown_table
 from gpf.spectra import gram_spectrum, inspect, kolmogorov, marchenko_pastur
 from gpf.spectra.recorder import Recorder
 from gpf.tasks import plume
@@ -37,23 +38,28 @@ def main() -> None:
     """Measure, print, and write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=3_000_000, help="of the training run")
     parser.add_argument("--write", action="store_true", help="put the table into docs/spectra.md")
     parser.add_argument("--json", action="store_true", help="end with one JSON object")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     seconds, megabytes, distance = wide()  # first: it looks at the highest memory use so far
     ours, theirs = analysis(arguments.rounds)
-    share, total = recorder()
-    text = "\n".join(
+    share, total = recorder(arguments.steps)
+    text = markdown_table(
+        ["what", "measured"],
         [
-            "| what | measured |",
-            "|---|---|",
-            f"| full analysis of a 4-layer 512-wide model | {ours:.2f} s; weightwatcher (weights only) {theirs:.2f} s:"
-            f" {theirs / ours:.1f} times as fast |",
-            f"| spectrum of an 8,192 x 8,192 layer | {seconds:.1f} s, {megabytes:.0f} MB beside the matrix's"
-            f" {8192**2 * 4 / 2**20:.0f} MB; Kolmogorov distance from Marchenko-Pastur {distance:.3f} |",
-            f"| recorder and plasticity in a default training run | {share:.2%} of {total:.0f} s |",
-        ]
+            [
+                "full analysis of a 4-layer 512-wide model",
+                f"{ours:.2f} s; weightwatcher (weights only) {theirs:.2f} s: {theirs / ours:.1f} times as fast",
+            ],
+            [
+                "spectrum of an 8,192 x 8,192 layer",
+                f"{seconds:.1f} s, {megabytes:.0f} MB beside the matrix's {8192**2 * 4 / 2**20:.0f} MB;"
+                f" Kolmogorov distance from Marchenko-Pastur {distance:.3f}",
+            ],
+            ["recorder and plasticity in a default training run", f"{share:.2%} of {total:.0f} s"],
+        ],
     )
     print(text)
     if arguments.write:
@@ -99,8 +105,8 @@ def wide(size: int = 8192) -> tuple[float, float, float]:
     return seconds, extra / 2**10, kolmogorov(spectrum, marchenko_pastur(1.0))
 
 
-def recorder() -> tuple[float, float]:
-    """The share of a default run that goes into recording, and the run's seconds."""
+def recorder(steps: int) -> tuple[float, float]:
+    """The share of a run, the default but for its length, that goes into recording, and the run's seconds."""
     spent = 0.0
 
     def timed(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -119,15 +125,14 @@ def recorder() -> tuple[float, float]:
         after = timed(Recorder.after)
 
     task: Any = plume
-    usual = task.Recorder, task.plasticity
-    task.Recorder, task.plasticity = Timed, timed(task.plasticity)
-    try:
-        with tempfile.TemporaryDirectory() as folder:
-            started = time.perf_counter()
-            plume.train(plume.create_run(Path(folder, "run"), Config()))
-            total = time.perf_counter() - started
-    finally:
-        task.Recorder, task.plasticity = usual
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        mock.patch.object(task, "Recorder", Timed),
+        mock.patch.object(task, "plasticity", timed(task.plasticity)),
+    ):
+        started = time.perf_counter()
+        plume.TASK.train(plume.TASK.create(Path(folder, "run"), plume.TASK.of({"steps": steps})))
+        total = time.perf_counter() - started
     return spent / total, total
 
 

@@ -26,10 +26,11 @@ from documents import insert
 from torch.nn import functional
 
 from gpf.network import MLP
+from gpf.reports.tables import markdown_table
 from gpf.tasks import cifar10, shakespeare
-from gpf.tasks.rounds import create_run
+from gpf.tasks.task import RoundTraining, Task
 
-IMAGES, STEPS = 5_000, 10
+IMAGES, STEPS, WINDOWS = 5_000, 10, 8
 
 
 def main() -> None:
@@ -44,18 +45,16 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         ratios = {**classifier(folder, arguments.rounds), **language_model(folder, arguments.rounds)}
-    lines = [
-        "| against a plain loop of torch | time, ours / plain |",
-        "|---|---|",
-        f"| an epoch of CIFAR-10, four layers from the start | {ratios['baseline']:.3f} |",
-        f"| the same in GPF's care, a third of the weights masked | {ratios['gpf']:.3f} |",
-        f"| a step of GPT-2, twelve blocks from the start | {ratios['gpt2_baseline']:.3f} |",
-        f"| the same in GPF's care | {ratios['gpt2_gpf']:.3f} |",
+    rows = [
+        ["an epoch of CIFAR-10, four layers from the start", f"{ratios['baseline']:.3f}"],
+        ["the same in GPF's care, a third of the weights masked", f"{ratios['gpf']:.3f}"],
+        ["a step of GPT-2, twelve blocks from the start", f"{ratios['gpt2_baseline']:.3f}"],
+        ["the same in GPF's care", f"{ratios['gpt2_gpf']:.3f}"],
     ]
     if arguments.run:
         ratios["compact"], about = compacted(arguments.run, arguments.rounds)
-        lines.append(f"| {about} | {ratios['compact']:.3f} |")
-    text = "\n".join(lines)
+        rows.append([about, f"{ratios['compact']:.3f}"])
+    text = markdown_table(["against a plain loop of torch", "time, ours / plain"], rows)
     print(text)
     if arguments.write:
         insert("docs/tasks.md", "speed", text)
@@ -77,11 +76,9 @@ def in_turns(rounds: int, plain: Callable[[], object], **ours: Callable[[], obje
 
 def classifier(folder: Path, rounds: int) -> dict[str, float]:
     """CIFAR-10 with four layers."""
-    constant = {"batch_decay": "0"}
-    baseline = cifar10.Training(
-        create_run(folder / "baseline", cifar10.Config(baseline=True, images=IMAGES, rules=constant))
-    )
-    gpf = cifar10.Training(create_run(folder / "gpf", cifar10.Config(images=IMAGES, rules=constant)))
+    constant = {"images": IMAGES, "rules": {"batch_decay": "0"}}
+    baseline = begin(cifar10.TASK, folder / "baseline", baseline=True, **constant)
+    gpf = begin(cifar10.TASK, folder / "gpf", **constant)
     while gpf.net.depth < 4:
         gpf.net.grow()
     gpf.net.prune(keep=2 / 3)
@@ -92,9 +89,18 @@ def classifier(folder: Path, rounds: int) -> dict[str, float]:
     )
 
 
-def epoch_of(training: Any) -> None:
+def begin(task: Task[Any], folder: Path, **settings: Any) -> RoundTraining:
+    """A run that has not learnt anything yet."""
+    config = task.of(settings)
+    training = task.training(task.create(folder, config), config, 1)
+    assert isinstance(training, RoundTraining)
+    return training
+
+
+def epoch_of(training: RoundTraining) -> None:
     """All of a round, with what the rules do, but for the files: a plain loop writes none."""
-    metric, _ = training.learn()
+    metric = training.learn().metric
+    assert metric is not None
     training.net.end_epoch(metric)
 
 
@@ -129,7 +135,7 @@ def plain_epoch(model: Any, learnt: Any, held_out: Any) -> Callable[[], None]:
 
 def compacted(run: Path, rounds: int) -> tuple[float, str]:
     """The network of a run without the units that pruning has cut off, against the same network with them."""
-    net = cifar10.load(run)
+    net = cifar10.TASK.load(run)
     small, large = net.compact(), net.detach()
     learnt, *held_out = cifar10.three_parts(IMAGES)
     for model in (small, large):
@@ -143,9 +149,9 @@ def compacted(run: Path, rounds: int) -> tuple[float, str]:
 
 def language_model(folder: Path, rounds: int) -> dict[str, float]:
     """GPT-2 with twelve blocks."""
-    shakespeare.STEPS_IN_A_ROUND, shakespeare.VALIDATION_WINDOWS = STEPS, 8
-    baseline = shakespeare.Training(create_run(folder / "gpt2", shakespeare.Config(baseline=True)))
-    gpf = shakespeare.Training(create_run(folder / "gpt2-gpf", shakespeare.Config()))
+    short = {"round_steps": STEPS, "validation_windows": WINDOWS}
+    baseline = begin(shakespeare.TASK, folder / "gpt2", baseline=True, **short)
+    gpf = begin(shakespeare.TASK, folder / "gpt2-gpf", **short)
     while gpf.net.depth < 12:
         gpf.net.grow()
     gpf.learn()  # saliency is of gradients: there must have been some
@@ -168,7 +174,7 @@ def language_model(folder: Path, rounds: int) -> dict[str, float]:
             optimizer.step()
         model.eval()
         with torch.inference_mode():
-            losses(shakespeare.windows(text.validation, torch.arange(8), 64)).item()
+            losses(shakespeare.windows(text.validation, torch.arange(WINDOWS), 64)).item()
 
     found = in_turns(rounds, steps, baseline=partial(epoch_of, baseline), gpf=partial(epoch_of, gpf))
     return {f"gpt2_{name}": ratio for name, ratio in found.items()}

@@ -34,6 +34,8 @@ import numpy as np
 import torch
 from documents import insert
 
+from gpf.reports.tables import markdown_table
+
 CONTENDERS = {
     "ours": "gpf, default navigator",
     "ppo": "stable-baselines3 PPO, make_vec_env",
@@ -125,10 +127,7 @@ def summarise(curves: dict[str, list[Curve]]) -> tuple[str, dict[str, float | No
     A peer that never gets to the target counts with the whole time that it had: its ratio is a lower bound. Beside it
     stands the ratio to the best that the peer did reach, where both reached it.
     """
-    lines = [
-        f"| contender | time to {TARGET:.0%}, by seed | steps/s | times ours | times ours to its own best |",
-        "|---|---|---|---|---|",
-    ]
+    rows = []
     ratios: dict[str, float | None] = {}
     for contender, name in CONTENDERS.items():
         pairs = list(zip(curves[contender], curves["ours"], strict=True))
@@ -141,8 +140,9 @@ def summarise(curves: dict[str, list[Curve]]) -> tuple[str, dict[str, float | No
             bound = "" if all(time_to(curve, TARGET) for curve in curves[contender]) else "at least "
             cells = (f"{bound}{number(ratio)}", number(to_best))
             ratios[contender] = ratio
-        lines.append(f"| {name} | {times} | {speed:,.0f} | {cells[0]} | {cells[1]} |")
-    return "\n".join(lines), ratios
+        rows.append([name, times, f"{speed:,.0f}", *cells])
+    header = ["contender", f"time to {TARGET:.0%}, by seed", "steps/s", "times ours", "times ours to its own best"]
+    return markdown_table(header, rows), ratios
 
 
 def best_held(curve: Curve) -> float:
@@ -175,7 +175,7 @@ def measure(contender: str, seed: int, limit: float) -> Curve:
 
 
 def held_out_seeds() -> range:
-    from gpf.navigation.evaluate import BLOCK, HELD_OUT
+    from gpf.navigation.seeds import BLOCK, HELD_OUT
 
     first = HELD_OUT + (BLOCK - 1) * BLOCK  # a block that no run reports on
     return range(first, first + EPISODES)
@@ -183,20 +183,20 @@ def held_out_seeds() -> range:
 
 def measure_ours(seed: int, limit: float) -> Curve:
     """`gpf train` round by round, its own validations and checkpoints on the clock."""
-    from gpf.navigation.config import Config
     from gpf.navigation.evaluate import evaluate
-    from gpf.tasks.plume import Training, create_run
+    from gpf.tasks.plume import TASK, PlumeTraining
 
     curve: Curve = []
     seconds = 0.0
     with tempfile.TemporaryDirectory() as folder:
-        training = Training(create_run(Path(folder, "run"), Config(seed=seed)), threads=1)
+        config = TASK.of({"seed": seed})
+        training = PlumeTraining(TASK.create(Path(folder, "run"), config), config, threads=1)
         while seconds < limit and not training.over:  # to the end: a peer's best may lie above the target
             started = time.perf_counter()
             training.round()
             seconds += time.perf_counter() - started
             result = evaluate(training.policy(), training.world, EPISODES, held_out_seeds()[0], threads=1)
-            curve.append((seconds, training.progress["steps"], float(result.success.mean())))
+            curve.append((seconds, training.progress["step"], float(result.success.mean())))
     return curve
 
 

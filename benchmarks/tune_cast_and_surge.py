@@ -13,8 +13,9 @@ import math
 
 import numpy as np
 
-from gpf.navigation.evaluate import BLOCK, TUNING, evaluate
+from gpf.navigation.evaluate import evaluate
 from gpf.navigation.policies import CastAndSurge
+from gpf.navigation.seeds import BLOCK, TUNING
 from gpf.plume.scenario import Scenario
 
 RANGES = {

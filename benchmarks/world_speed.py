@@ -29,8 +29,9 @@ from documents import insert
 from gpf.navigation.policies import make_policy
 from gpf.plume.scenario import Scenario
 from gpf.plume.tokens import OBSERVATION_SIZES
+from gpf.reports.tables import markdown_table
 from gpf.runs.folder import read_log
-from gpf.tasks.world_pages import latencies, make_planner, quantiles
+from gpf.studies.imagination import latencies, make_planner, quantiles
 from gpf.world_model.batches import Windows
 from gpf.world_model.collection import Wandering, collect
 from gpf.world_model.imagination import imagine
@@ -45,7 +46,7 @@ STEPS, ROLLOUTS = 64, 48
 def main() -> None:
     """Measure, print, and write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--run", type=Path, help="of gpf world train; without it, random weights")
+    parser.add_argument("--run", type=Path, help="of gpf train world; without it, random weights")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--write", action="store_true", help="put the table into docs/world-model.md")
     parser.add_argument("--json", action="store_true", help="end with one JSON object")
@@ -60,26 +61,30 @@ def main() -> None:
     grown = training(arguments.run, arguments.rounds) if arguments.run else None
     blocks = len(world.model.blocks)
     parameters = sum(parameter.numel() for parameter in world.model.parameters())
-    lines = [
-        "| what | measured |",
-        "|---|---|",
-        f"| {steps:,} steps of three behaviours collected, all cores | {seconds:.1f} s |",
-        f"| {ROLLOUTS} rollouts of {STEPS} steps, {blocks} blocks, {parameters:,} parameters, one core |"
-        f" {cached:.2f} s with the cache, {plain:.1f} s without: {plain / cached:.0f} times as fast;"
-        f" probabilities differ by at most {off:.1g} |",
+    rows = [
+        [f"{steps:,} steps of three behaviours collected, all cores", f"{seconds:.1f} s"],
+        [
+            f"{ROLLOUTS} rollouts of {STEPS} steps, {blocks} blocks, {parameters:,} parameters, one core",
+            f"{cached:.2f} s with the cache, {plain:.1f} s without: {plain / cached:.0f} times as fast;"
+            f" probabilities differ by at most {off:.1g}",
+        ],
         *(
-            f"| a planning step, 48 rollouts of 10 steps, which {words}, one core |"
-            f" p50 {plans[follow]['p50_ms']:.0f} ms, p99 {plans[follow]['p99_ms']:.0f} ms |"
+            [
+                f"a planning step, 48 rollouts of 10 steps, which {words}, one core",
+                f"p50 {plans[follow]['p50_ms']:.0f} ms, p99 {plans[follow]['p99_ms']:.0f} ms",
+            ]
             for follow, words in (("repeat", "repeat their action"), ("cast-and-surge", "follow cast-and-surge"))
         ),
     ]
     if grown:
-        lines.append(
-            f"| {grown['steps']:,} gradient steps of a run that grew to {blocks} blocks, one core |"
-            f" {grown['grown']:.0f} s, and {grown['fixed']:.0f} s with {blocks} blocks all the time:"
-            f" {1 - grown['grown'] / grown['fixed']:.0%} less |"
+        rows.append(
+            [
+                f"{grown['steps']:,} gradient steps of a run that grew to {blocks} blocks, one core",
+                f"{grown['grown']:.0f} s, and {grown['fixed']:.0f} s with {blocks} blocks all the time:"
+                f" {1 - grown['grown'] / grown['fixed']:.0%} less",
+            ]
         )
-    text = "\n".join(lines)
+    text = markdown_table(["what", "measured"], rows)
     print(text)
     if arguments.write:
         insert("docs/world-model.md", "speed", text)

@@ -1,6 +1,6 @@
 """Draw the picture of the README: an episode of the cast-and-surge baseline, and the plume as it is at its end.
 
-python examples/picture.py [PATH]
+    python examples/picture.py [PATH]
 """
 
 import sys
@@ -8,8 +8,9 @@ from pathlib import Path
 
 from PIL import Image
 
-from gpf.navigation.evaluate import TUNING, film
-from gpf.navigation.policies import CastAndSurge
+from gpf.navigation import CastAndSurge
+from gpf.navigation.evaluate import film
+from gpf.navigation.seeds import TUNING
 from gpf.plume import Scenario
 
 

@@ -12,6 +12,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "sweep": ("gpf.cli.compare:Sweep", "search for good settings of a task"),
     "reproduce": ("gpf.cli.compare:Reproduce", "repeat the paper's experiment, and judge its claims"),
     "continual": ("gpf.cli.compare:Continual", "compare methods in worlds that change without notice"),
+    "ablate": ("gpf.cli.compare:Ablate", "train without groups of memory features, to see what each is worth"),
     "page": ("gpf.cli.compare:Page", "write result pages again, from their numbers"),
     "report": ("gpf.cli.evaluate:Report", "write a run's report, one HTML file"),
     "spectra": ("gpf.cli.evaluate:Spectra", "show what events did to the spectra of a run's network"),

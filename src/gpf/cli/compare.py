@@ -1,4 +1,4 @@
-"""Commands that train many runs and write a page of them: compare, sweep, reproduce, continual; and page."""
+"""Commands that train many runs and write a page of them: compare, sweep, reproduce, continual, ablate; and page."""
 
 import dataclasses
 import json
@@ -189,6 +189,40 @@ class Continual:
             path = compare_methods(plan, self.runs, page, self.name, typed_command(), executor, tell)
         if self.json:
             print(json.dumps({"page": str(path), "rows": read_numbers(path.with_suffix(".json"))["rows"]}))
+        else:
+            _show(path)
+
+
+@dataclass
+class Ablate:
+    """Train navigators without one group of memory features after the other, and compare; run again to resume."""
+
+    steps: int = 3_000_000
+    """Steps to learn from, of each run."""
+    seeds: int = 6
+    """How many seeds; with fewer than six, differences have no verdict."""
+    first_seed: int = 200
+    """The first of them."""
+    runs: Path = Path("runs/ablations")
+    """Folder of the runs."""
+    page: Path | None = None
+    """Folder of the page and its numbers; None for the folder of the runs."""
+    name: str = "memory-features"
+    """Of the page."""
+    where: tyro.conf.OmitArgPrefixes[Where] = dataclasses.field(default_factory=Where)
+    json: bool = False
+    """Print one JSON object on the last line in place of the page."""
+
+    def __call__(self) -> None:
+        """Train what is missing, and write the page."""
+        from gpf.studies.ablations import ablate, ablations_study
+
+        study = ablations_study(_seeds(self.seeds, self.first_seed), self.steps)
+        with _progress(self.runs, study) as tell:
+            page, executor = self.page or self.runs, self.where.executor()
+            path = ablate(study, self.runs, page, self.name, typed_command(), executor, tell)
+        if self.json:
+            print(json.dumps({"page": str(path), "scores": read_numbers(path.with_suffix(".json"))["scores"]}))
         else:
             _show(path)
 

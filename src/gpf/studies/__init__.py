@@ -14,6 +14,7 @@ PAGES: dict[str, str] = {
     "planner": "gpf.studies.imagination:planner_page",
     "dreams": "gpf.studies.imagination:dream_page",
     "sweep": "gpf.studies.sweep:page",
+    "ablations": "gpf.studies.ablations:page",
 }
 """By kind, the function that makes a page's text from its numbers and its name."""
 

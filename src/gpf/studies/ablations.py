@@ -1,0 +1,113 @@
+"""What each group of memory features is worth: navigators that do without it, next to one that has them all.
+
+The default learner with two fixed layers, paired by seed; seeds begin at 200, where no choice was made. A group earns
+its place where leaving it out costs success or path length. Groups that stand in for each other are also left out
+together.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from gpf.plume.memory import FEATURES
+from gpf.reports.pages import Numbers, join, write_page
+from gpf.reports.tables import Measure, Values, difference, iqm, markdown_table, measure_all, verdict
+from gpf.runs.executors import Executor, Tell
+from gpf.studies.engine import Cell, Study, place_of
+from gpf.studies.variants import ENOUGH_SEEDS, FEW_SEEDS
+from gpf.tasks.plume import TASK
+from gpf.tasks.task import of_result
+
+Groups = tuple[str, ...]
+TOGETHER: tuple[Groups, ...] = (
+    ("whiff", "side", "wind", "ever met"),
+    ("whiff", "time since whiff", "side", "wind", "ever met"),
+)
+LEFT_OUT: tuple[Groups, ...] = ((), *((group,) for group in FEATURES), *TOGETHER)
+"""What navigators do without; nothing at first, which the others are compared with."""
+NETWORK: dict[str, Any] = {"gpf": False, "depth": 2}
+MEASURES = {
+    "success": Measure("success", 1, ".2%", of_result("success")),
+    "spl": Measure("SPL", 1, ".3f", of_result("spl")),
+}
+
+
+def ablations_study(seeds: range, steps: int, left_out: Sequence[Groups] = LEFT_OUT) -> Study:
+    """A navigator for each of some sets of groups, without them."""
+
+    def cell(groups: Groups) -> Cell:
+        settings = {**NETWORK, "steps": steps, "without": groups}
+        return Cell(
+            "memory", title(groups), lambda seed: TASK.of({**settings, "seed": seed}), Path(place_of(title(groups)))
+        )
+
+    return Study(TASK, seeds, [cell(groups) for groups in left_out])
+
+
+def title(groups: Groups) -> str:
+    """What a set of groups is called."""
+    return ", ".join(groups) or "nothing"
+
+
+def ablate(study: Study, runs: Path, folder: Path, name: str, command: str, executor: Executor, tell: Tell) -> Path:
+    """Train what is missing, and write the page; returns where it is."""
+    outcomes = {without: some for (_, without), some in study.train(runs, executor, tell).items()}
+    numbers: Numbers = {
+        "kind": "ablations",
+        "command": command,
+        "seeds": list(study.seeds),
+        "steps": study.cells[0].config(study.seeds[0]).plain()["steps"],
+        "minutes": sum(one.result["seconds"] for some in outcomes.values() for one in some) / 60,
+        "scores": {without: measure_all(some, MEASURES) for without, some in outcomes.items()},
+    }
+    return write_page(folder, name, numbers, page(numbers, name), {})
+
+
+def page(numbers: Numbers, name: str) -> str:
+    """The text of a page."""
+    seeds, scores = numbers["seeds"], numbers["scores"]
+    note = (
+        f"Differences are paired by seed; a test that calls one better or worse needs {ENOUGH_SEEDS} seeds."
+        if len(seeds) < ENOUGH_SEEDS
+        else "Differences are paired by seed; better and worse: the 95 % interval does not include zero, and a"
+        " permutation test has p < 0.05."
+    )
+    return join(
+        [
+            "# What each group of memory features is worth",
+            f"The default learner with {NETWORK['depth']} fixed layers and {numbers['steps']:,} steps, trained without"
+            f" some of its inputs. Seeds {seeds[0]} to {seeds[-1]}, last checkpoints, held-out episodes; interquartile"
+            f" means with 95 % bootstrap intervals{FEW_SEEDS if len(seeds) < 4 else ''}. {note}",
+            table(scores),
+            f"Made by `{numbers['command']}`: {len(seeds) * len(scores)} runs, {numbers['minutes']:.0f} minutes of one"
+            f" core in all. Scores of every seed: [{name}.json]({name}.json).",
+        ]
+    )
+
+
+def table(scores: Mapping[str, Mapping[str, Values]]) -> str:
+    """A row for each set of groups that was left out: its scores, and their difference from those of the first."""
+    reference, *_ = scores.values()
+    header = [cell for one in MEASURES.values() for cell in (f"{one.title} [95 %]", "difference [95 %]")]
+    rows = [
+        [
+            without,
+            *(
+                cell
+                for key, measure in MEASURES.items()
+                for cell in (
+                    iqm(of[key], measure.form),
+                    "" if of is reference else _difference(of[key], reference[key], measure),
+                )
+            ),
+        ]
+        for without, of in scores.items()
+    ]
+    return markdown_table(["without", *header], rows)
+
+
+def _difference(ours: Values, theirs: Values, measure: Measure) -> str:
+    """A difference; with its verdict, where there are seeds enough for one."""
+    if len(ours) < ENOUGH_SEEDS:
+        return difference(ours, theirs, measure.form)
+    return verdict(ours, theirs, measure)
