@@ -10,7 +10,7 @@ from gpf.runs.folder import RunError, read_log
 from gpf.tasks import REGISTRY, cifar10, drifting, find_task, mspacman, shakespeare, task_of
 from gpf.tasks.task import gradient_flops
 
-pytestmark = pytest.mark.usefixtures("one_torch_thread", "with_data")
+pytestmark = pytest.mark.usefixtures("one_torch_thread", "loaded_data")
 
 SHORT_TEXT = {
     "width": 8, "heads": 2, "context": 8, "batch": 2, "steps": 6, "round_steps": 2, "validation_windows": 2,
@@ -54,17 +54,20 @@ def trained(folder, task, config):
 
 
 @pytest.fixture(scope="module")
-def wholes(tmp_path_factory, real_data):
+def made(tmp_path_factory):
+    """The place of finished runs, and those that there are."""
+    return tmp_path_factory.mktemp("whole"), {}
+
+
+@pytest.fixture
+def wholes(made, loaded_data):
     """Finished runs, each trained when it is first asked for; to read."""
-    made = {}
+    place, runs = made
 
     def whole(name):
-        if name not in made:
-            folder = tmp_path_factory.mktemp("whole") / name
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setenv("GPF_DATA", str(real_data))
-                made[name] = folder, trained(folder, *tiny(name))
-        return made[name]
+        if name not in runs:
+            runs[name] = place / name, trained(place / name, *tiny(name))
+        return runs[name]
 
     return whole
 
@@ -83,7 +86,8 @@ def test_a_run_that_was_killed_after_any_round_ends_as_if_it_had_not_been(name, 
 @pytest.mark.parametrize("name", ["cifar10", "mspacman", "shakespeare"])
 def test_the_baseline_has_all_layers_from_the_start_and_the_other_grows_to_them(name, tmp_path, wholes):
     whole, _ = wholes(name)
-    trained(tmp_path / "baseline", *tiny(name, baseline=True))
+    shorter = {"steps": 10} if name == "mspacman" else {}
+    trained(tmp_path / "baseline", *tiny(name, baseline=True, **shorter))
     for folder, depths, wanted in (
         (tmp_path / "baseline", [3] * 9, set()), (whole, [1, 1, 2, 3], {"grown", "pruned"}),
     ):  # fmt: skip
