@@ -1,4 +1,5 @@
 import fcntl
+import functools
 import json
 import os
 import subprocess
@@ -32,6 +33,22 @@ def with_data(real_data, monkeypatch):
     """The real data sets are where they are looked for."""
     monkeypatch.setenv("GPF_DATA", str(real_data))
     return real_data
+
+
+@functools.cache
+def _read_once(name):
+    """A data set, which tests only read, and which takes a second to unpack."""
+    from gpf import data
+
+    return getattr(data, name)()
+
+
+@pytest.fixture
+def loaded_data(with_data, monkeypatch):
+    """The real data sets, which tasks read once for all tests."""
+    monkeypatch.setattr("gpf.tasks.cifar10.cifar10", lambda: _read_once("cifar10"))
+    monkeypatch.setattr("gpf.tasks.drifting.mnist", lambda: _read_once("mnist"))
+    return with_data
 
 
 @pytest.fixture

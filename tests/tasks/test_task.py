@@ -1,85 +1,99 @@
-"""What the tasks beside the plume share: a killed run ends as if it had not been; what is counted is counted right."""
+"""What the tasks have in common: a killed run ends as if it had not been; what is counted is counted right."""
 
 import dataclasses
 import json
-import shlex
-import shutil
 
 import pytest
-import torch
+from support import BUSY, final, logs, without
 
-from gpf.cli_tasks import TASKS
-from gpf.runs.folder import Run, RunError, read_log
-from gpf.tasks import cifar10, drifting, mspacman, shakespeare
-from gpf.tasks.loop import Interrupted
-from gpf.tasks.rounds import create_run, gradient_flops, read_task_config, same_run
+from gpf.runs.folder import RunError, read_log
+from gpf.tasks import REGISTRY, cifar10, drifting, find_task, mspacman, shakespeare, task_of
+from gpf.tasks.task import gradient_flops
 
-pytestmark = pytest.mark.usefixtures("one_torch_thread", "with_data", "short_tasks")
+pytestmark = pytest.mark.usefixtures("one_torch_thread", "loaded_data")
 
-BUSY = {
-    "warmup": "0", "grow_patience": "1", "grow_threshold": "100", "prune_patience": "1", "saliency_threshold": "0.01",
-    "belief_threshold": "2",
+SHORT_TEXT = {
+    "width": 8, "heads": 2, "context": 8, "batch": 2, "steps": 6, "round_steps": 2, "validation_windows": 2,
+    "test_tokens": 600,
 }  # fmt: skip
-"""Rules under which something happens in every round."""
 TINY = {
-    "cifar10": (cifar10, cifar10.Config(width=16, layers=3, epochs=4, images=300, rules=BUSY)),
-    "baseline": (cifar10, cifar10.Config(width=16, layers=3, epochs=2, images=300, baseline=True)),
-    "mspacman": (mspacman, mspacman.Config(width=8, layers=3, epochs=3, steps=130, lanes=2, games=1, rules=BUSY)),
+    "cifar10": ("cifar10", {"width": 16, "layers": 3, "epochs": 4, "images": 300, "rules": BUSY}),
+    "baseline": ("cifar10", {"width": 16, "layers": 3, "epochs": 2, "images": 300, "baseline": True}),
+    "mspacman": (
+        "mspacman", {"width": 8, "layers": 3, "epochs": 3, "steps": 90, "lanes": 2, "games": 1, "rules": BUSY}
+    ),
     "mspacman-longer": (
-        mspacman,
-        mspacman.Config(width=8, epochs=2, steps=90, games=1, baseline=True, normalised_pixels=True),
+        "mspacman-longer",
+        {
+            "width": 8, "epochs": 2, "steps": 40, "games": 1, "lanes": 1, "batch": 4, "baseline": True,
+            "random_lanes": 1, "random_steps": 20,
+        },
     ),
-    "shakespeare": (
-        shakespeare,
-        shakespeare.Config(width=8, heads=2, context=8, layers=3, batch=2, steps=6, rules=BUSY),
+    "shakespeare": ("shakespeare", {**SHORT_TEXT, "layers": 3, "rules": BUSY}),
+    "backprop": ("permuted-mnist", {"method": "backprop", "tasks": 2, "samples": 320}),
+    "continual-backprop": (
+        "permuted-mnist", {"method": "continual-backprop", "tasks": 2, "samples": 2400, "strength": 0.01}
     ),
-    "backprop": (drifting, drifting.Config(method="backprop", tasks=2, samples=320)),
-    "continual-backprop": (drifting, drifting.Config(method="continual-backprop", tasks=2, samples=2400)),
-    "l2-init": (drifting, drifting.Config(method="l2-init", tasks=2, samples=320)),
-    "gpf": (drifting, drifting.Config(method="gpf", tasks=2, samples=4800)),
-    "regression": (drifting, drifting.Config(problem="regression", method="gpf", tasks=3, samples=320)),
-}
+    "l2-init": ("permuted-mnist", {"method": "l2-init", "tasks": 2, "samples": 320}),
+    "gpf": ("permuted-mnist", {"method": "gpf", "tasks": 2, "samples": 4800}),
+    "regression": ("regression", {"method": "gpf", "tasks": 3, "samples": 320}),
+}  # fmt: skip
 
 
-@pytest.fixture(autouse=True)
-def busy_continual_backprop(monkeypatch):
-    monkeypatch.setitem(drifting.STRENGTHS["permuted-mnist"], "continual-backprop", 0.01)
+def tiny(name, **changes):
+    """A task, and short settings of it."""
+    task, settings = TINY[name]
+    return find_task(task), find_task(task).of({**settings, **changes})
 
 
-def lines(folder):
-    """Everything that was written, but for how long it took."""
-    return [
-        [{key: value for key, value in line.items() if key != "seconds"} for line in read_log(folder, log)]
-        for log in ("metrics", "events")
-    ]
+def trained(folder, task, config):
+    run = task.create(folder, config)
+    result = task.train(run)
+    run.close()
+    return result
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """The place of finished runs, and those that there are."""
+    return tmp_path_factory.mktemp("whole"), {}
+
+
+@pytest.fixture
+def wholes(made, loaded_data):
+    """Finished runs, each trained when it is first asked for; to read."""
+    place, runs = made
+
+    def whole(name):
+        if name not in runs:
+            runs[name] = place / name, trained(place / name, *tiny(name))
+        return runs[name]
+
+    return whole
 
 
 @pytest.mark.parametrize("name", TINY)
-def test_a_run_that_was_killed_after_any_round_ends_as_if_it_had_not_been(name, tmp_path):
-    module, config = TINY[name]
-    whole = create_run(tmp_path / "whole", config)
-    result = module.train(whole)
-    killed = create_run(tmp_path / "killed", config)
-    while not (training := module.Training(killed)).over:  # a process of its own for every round
+def test_a_run_that_was_killed_after_any_round_ends_as_if_it_had_not_been(name, tmp_path, wholes):
+    task, config = tiny(name)
+    whole, result = wholes(name)
+    killed = task.create(tmp_path / "killed", config)
+    while not (training := task.training(killed, config, None)).over:  # a process of its own for every round
         training.round()
-    assert lines(tmp_path / "killed") == lines(tmp_path / "whole")
-    again = module.train(killed)
-    same = {"run", "seconds"}
-    assert {k: v for k, v in again.items() if k not in same} == {k: v for k, v in result.items() if k not in same}
+    assert final(tmp_path / "killed") == final(whole)
+    assert without(task.train(killed), "seconds") == without(result, "seconds")
 
 
 @pytest.mark.parametrize("name", ["cifar10", "mspacman", "shakespeare"])
-def test_the_baseline_has_all_layers_from_the_start_and_the_other_grows_to_them(name, tmp_path):
-    module, config = TINY[name]
-    for baseline, depths in ((True, [3] * 9), (False, [1, 1, 2, 3])):
-        config = dataclasses.replace(config, baseline=baseline)
-        training = module.Training(create_run(tmp_path / str(baseline), config))
-        seen = []
-        while not training.over:
-            seen.append(training.round()["depth"])
+def test_the_baseline_has_all_layers_from_the_start_and_the_other_grows_to_them(name, tmp_path, wholes):
+    whole, _ = wholes(name)
+    shorter = {"steps": 10} if name == "mspacman" else {}
+    trained(tmp_path / "baseline", *tiny(name, baseline=True, **shorter))
+    for folder, depths, wanted in (
+        (tmp_path / "baseline", [3] * 9, set()), (whole, [1, 1, 2, 3], {"grown", "pruned"}),
+    ):  # fmt: skip
+        seen = [line["depth"] for line in read_log(folder, "metrics")]
         assert seen == depths[: len(seen)]
-        kinds = {event["kind"] for event in read_log(tmp_path / str(baseline), "events")}
-        assert kinds == (set() if baseline else {"grown", "pruned"})
+        assert {event["kind"] for event in read_log(folder, "events")} == wanted
 
 
 def other_test_part_of_cifar10(monkeypatch):
@@ -110,97 +124,98 @@ def other_test_games(monkeypatch):
         ("mspacman", other_test_games),
     ],
 )
-def test_nothing_but_the_report_depends_on_what_is_reported_on(name, change, tmp_path, monkeypatch):
-    module, config = TINY[name]
-    result = module.train(create_run(tmp_path / "one", config))
+def test_nothing_but_the_report_depends_on_what_is_reported_on(name, change, tmp_path, monkeypatch, wholes):
+    whole, result = wholes(name)
     change(monkeypatch)
-    other = module.train(create_run(tmp_path / "other", config))
+    other = trained(tmp_path / "other", *tiny(name))
 
     def without_test(folder):
-        metrics, events = lines(folder)
-        return [{key: value for key, value in line.items() if key != "test"} for line in metrics], events
+        metrics, events = logs(folder)
+        return [without(line, "test") for line in metrics], events
 
-    assert without_test(tmp_path / "one") == without_test(tmp_path / "other")
+    assert without_test(whole) == without_test(tmp_path / "other")
     assert result["validation"] == other["validation"]
     assert result["test"] != other["test"]
 
 
-@pytest.mark.parametrize("name", TINY)
-def test_what_is_said_after_ctrl_c_is_a_command_that_there_is(name, tmp_path, monkeypatch):
-    module, config = TINY[name]
-
-    def interrupted(self):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(module.Training, "round", interrupted)
-    with pytest.raises(Interrupted, match="^saved; go on with: gpf train ") as said:
-        module.train(create_run(tmp_path / "a run", config))
-    task, flag, folder = shlex.split(str(said.value).partition("gpf train ")[2])
-    assert task in TASKS
-    assert (flag, folder) == ("--resume", str(tmp_path / "a run"))
-
-
 def test_the_result_is_of_the_network_as_the_last_round_left_it(tmp_path):
-    config = cifar10.Config(width=16, layers=9, epochs=3, images=300, rules=BUSY)
-    result = cifar10.train(create_run(tmp_path / "run", config))
-    net = cifar10.load(tmp_path / "run")
+    task, config = tiny("cifar10", layers=9, epochs=3)
+    result = trained(tmp_path / "run", task, config)
+    net = task.load(tmp_path / "run")
     assert result["depth"] == net.depth == read_log(tmp_path / "run", "metrics")[-1]["depth"] + 1
     left = sum(int(parameter.count_nonzero()) for parameter in net.model.parameters())
     assert result["parameters"] == left + 16 * 16  # zeros of the layer that has just grown: identity and biases
 
 
+def test_every_registered_task_is_found_by_its_name_its_reference_and_its_runs(wholes):
+    for name, reference in REGISTRY.items():
+        task = find_task(name)
+        assert (task.name, task.reference, task.address) == (name, reference, name)
+        assert find_task(reference) is task
+    assert task_of(wholes("regression")[0]) is drifting.REGRESSION
+
+
+def test_what_is_no_task_is_refused_in_one_line(tmp_path):
+    for name, message in (
+        ("chess", "unknown task 'chess'"),
+        ("cifar", "did you mean 'cifar10'"),
+        ("gpf.tasks.cifar10:LEAN", "must be a gpf.tasks.task.Task, got dict"),
+        ("nowhere:TASK", "'nowhere:TASK' cannot be imported"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            find_task(name)
+    (tmp_path / "config.json").write_text('{"task": "chess"}')
+    with pytest.raises(RunError, match="unknown task 'chess'"):
+        task_of(tmp_path)
+
+
 def test_a_folder_of_another_run_is_refused(tmp_path):
-    config = cifar10.Config(images=10)
-    create_run(tmp_path / "run", config).close()
-    assert same_run(tmp_path / "run", config)
-    assert not same_run(tmp_path / "run", dataclasses.replace(config, seed=1))
-    assert not same_run(tmp_path / "run", dataclasses.replace(config, rules={"warmup": "1"}))
-    with pytest.raises(RunError, match=r"of task 'cifar10'; accepted: one of task 'mspacman'$"):
-        read_task_config(tmp_path / "run", mspacman.Config)
-    written = json.loads((tmp_path / "run" / "config.json").read_text())
+    task, config = tiny("cifar10", images=10)
+    folder = tmp_path / "run"
+    task.create(folder, config).close()
+    task.check_same(folder, config)
+    for changes in ({"seed": 1}, {"rules": {"warmup": "1"}}):
+        with pytest.raises(RunError, match="has other settings"):
+            task.check_same(folder, dataclasses.replace(config, **changes))
+    with pytest.raises(RunError, match=r"of task 'mspacman', got one of 'cifar10'$"):
+        mspacman.TASK.read(folder)
+    written = json.loads((folder / "config.json").read_text())
     written["config"]["colour"] = "red"
-    (tmp_path / "run" / "config.json").write_text(json.dumps(written))
-    with pytest.raises(RunError, match=r"config.json is damaged \(TypeError.*accepted: as it was written$"):
-        read_task_config(tmp_path / "run", cifar10.Config)
-
-
-def test_a_run_without_its_last_checkpoint_is_refused_instead_of_begun_anew(tmp_path):
-    module, config = TINY["cifar10"]
-    run = create_run(tmp_path / "run", config)
-    training = module.Training(run)
-    training.round()
-    training.round()
-    shutil.rmtree(run.checkpoint("last"))
-    run.close()
-    with pytest.raises(RunError, match=r"last is missing; accepted: a run with its last checkpoint"):
-        module.Training(Run.open(tmp_path / "run"))
+    (folder / "config.json").write_text(json.dumps(written))
+    with pytest.raises(RunError, match=r"config.json is damaged \(unknown setting 'colour'"):
+        task.read(folder)
 
 
 @pytest.mark.parametrize(
-    ("config", "message"),
+    ("name", "changes", "message"),
     [
-        (cifar10.Config(epochs=0), r"^epochs: 0; accepted: at least 1$"),
-        (cifar10.Config(learning_rate=-1.0), r"^learning_rate: -1.0; accepted: at least 0$"),
-        (cifar10.Config(seed=-1), r"^seed: -1; accepted: at least 0$"),
-        (cifar10.Config(rules={"colour": "red"}), r"^rules: unknown field 'colour'; accepted: those of gpf.Rules$"),
-        (cifar10.Config(images=60_000), r"^images: 60,000; accepted: at most 50,000$"),
-        (shakespeare.Config(heads=7), r"^heads: 7; accepted: a divisor of the width, 64$"),
-        (drifting.Config(method="hope"), r"^method: 'hope'; accepted: backprop, continual-backprop"),
-        (drifting.Config(problem="life"), r"^problem: 'life'; accepted: permuted-mnist, regression$"),
+        ("cifar10", {"epochs": 0}, "epochs .*0$"),
+        ("cifar10", {"epochs": 1.5}, "epochs .*1.5$"),
+        ("cifar10", {"learning_rate": -1.0}, "learning_rate .*-1"),
+        ("cifar10", {"learning_rate": float("nan")}, "learning_rate .*nan"),
+        ("cifar10", {"seed": -1}, "seed .*-1"),
+        ("cifar10", {"rules": {"colour": "red"}}, "rule 'colour'"),
+        ("cifar10", {"colour": "red"}, "setting 'colour'"),
+        ("cifar10", {"images": 60_000}, "images.*60,000"),
+        ("shakespeare", {"heads": 7}, "heads.*7"),
+        ("shakespeare", {"round_steps": 0}, "round_steps .*0"),
+        ("mspacman", {"random_lanes": 0}, "random_lanes .*0"),
+        ("backprop", {"method": "hope"}, "method .*backprop.*'hope'"),
+        ("backprop", {"problem": "life"}, "problem .*permuted-mnist.*'life'"),
     ],
 )
-def test_what_cannot_be_is_refused_and_leaves_no_folder_behind(config, message, tmp_path):
-    with pytest.raises(ValueError, match=message):
-        create_run(tmp_path / "run", config)
+def test_what_cannot_be_is_refused_in_one_line_and_leaves_no_folder_behind(name, changes, message, tmp_path):
+    with pytest.raises(ValueError, match=message) as caught:
+        trained(tmp_path / "run", *tiny(name, **changes))
+    assert "\n" not in str(caught.value)
     assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("name", ["cifar10", "mspacman", "shakespeare", "backprop", "regression"])
-def test_a_loss_that_is_no_number_ends_the_run_with_what_to_change(name, tmp_path):
+def test_a_loss_that_is_not_finite_ends_the_run_with_what_to_change(name, tmp_path):
     """Also where the rules look at points, or at hits, which are numbers whatever the weights are."""
-    module, config = TINY[name]
-    with pytest.raises(RuntimeError, match=r"^learning_rate: 1e\+30; the loss is no number any more"):
-        module.train(create_run(tmp_path / "run", dataclasses.replace(config, learning_rate=1e30)))
+    with pytest.raises(RuntimeError, match=r"non-finite.*learning rate below 1e\+30"):
+        trained(tmp_path / "run", *tiny(name, learning_rate=1e30))
 
 
 def test_operations_of_a_gradient_step_by_hand():
@@ -211,11 +226,19 @@ def test_operations_of_a_gradient_step_by_hand():
     assert gradient_flops([10, 20], frozen=[0, 1]) == 2 * 30
 
 
-def test_networks_are_kept_after_each_growth_only(tmp_path):
-    module, config = TINY["cifar10"]
-    run = create_run(tmp_path / "run", config)
-    module.train(run)
-    grown = [event for event in read_log(run.folder, "events") if event["kind"] == "grown"]
+def test_networks_are_kept_after_each_growth_only(wholes):
+    folder, _ = wholes("cifar10")
+    grown = [event for event in read_log(folder, "events") if event["kind"] == "grown"]
     assert len(grown) == 2
-    assert len(list((run.folder / "spectra").glob("*.safetensors"))) == 2
-    assert torch.get_num_threads() == 1
+    assert len(list((folder / "spectra").glob("*.safetensors"))) == 2
+
+
+def test_loading_a_network_leaves_the_callers_random_numbers_alone(wholes):
+    import torch
+
+    folder, _ = wholes("cifar10")
+    torch.manual_seed(3)
+    wanted = torch.rand(3)
+    torch.manual_seed(3)
+    cifar10.TASK.load(folder)
+    assert torch.equal(torch.rand(3), wanted)
