@@ -3,9 +3,10 @@
     python benchmarks/mutants.py [--sample 200] [--seed 0] [--packages network plume ...] [--tests tests/network ...]
 
 A first run of the suite records which test runs which lines. Each mutant then gets a private copy of the checkout and
-only the tests that may notice it, fastest first. Results go to runs/mutants/results.jsonl; a run that was interrupted
-continues there as long as neither sources nor tests have changed. Survivors go to runs/mutants/survivors.txt.
-benchmarks/mutants.equivalent.txt lists those that no test can notice, with the reason; they are counted out.
+only the tests that may notice it, fastest first; a survivor may have slow ones left, which a larger `--budget` runs.
+Results go to runs/mutants/results.jsonl; a run that was interrupted continues there as long as neither sources nor
+tests have changed. Survivors go to runs/mutants/survivors.txt. benchmarks/mutants.equivalent.txt lists those that no
+test can notice, with the reason; they are counted out.
 """
 
 import argparse
@@ -48,11 +49,11 @@ def main() -> None:
     folder = root / "runs" / "mutants"
     folder.mkdir(parents=True, exist_ok=True)
     results = Results(folder / "results.jsonl", revision(root, arguments.tests))
-    waiting = [mutant for mutant in sample if mutant.id not in results.known]
+    waiting = [mutant for mutant in sample if not results.is_final(mutant, arguments.budget)]
     if len(waiting) < len(sample):
         print(f"{len(sample) - len(waiting)} of them were run before", flush=True)
     if waiting:
-        run(root, waiting, results, arguments.jobs, arguments.tests)
+        run(root, waiting, results, arguments)
     listed = read_equivalents(arguments.root / "benchmarks" / "mutants.equivalent.txt")
     report = summarise([results.known[mutant.id] for mutant in sample], listed)
     (folder / "survivors.txt").write_text(report)
@@ -65,6 +66,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0, help="of the sample (0)")
     parser.add_argument("--packages", nargs="+", default=[], help="subpackages to mutate (all)")
     parser.add_argument("--tests", nargs="+", default=[], help="files or folders of tests that may be used (all)")
+    parser.add_argument("--budget", type=float, default=60.0, help="seconds of tests per mutant, fastest first (60)")
     parser.add_argument("--jobs", type=int, default=2, help="mutants at a time (2)")
     parser.add_argument("--root", type=Path, default=Path(__file__).parent.parent, help="the checkout (this one)")
     return parser.parse_args()
@@ -89,6 +91,13 @@ class Results:
                 if result["revision"] == revision:
                     self.known[result["mutant"]] = result
 
+    def is_final(self, mutant: Mutant, budget: float) -> bool:
+        """Whether a run with this budget would find nothing new."""
+        known = self.known.get(mutant.id)
+        return known is not None and (
+            known["left_out"] == 0 or known["outcome"] != "survived" or known["budget"] >= budget
+        )
+
     def add(self, mutant: Mutant, outcome: Result) -> None:
         """Append at once, so that nothing is lost when the run is interrupted."""
         result = {
@@ -106,14 +115,16 @@ class Results:
             file.write(json.dumps(result) + "\n")
 
 
-def run(root: Path, mutants: list[Mutant], results: Results, jobs: int, chosen: list[str]) -> None:
+def run(root: Path, mutants: list[Mutant], results: Results, arguments: argparse.Namespace) -> None:
     """Run the mutants that have no result yet, in temporary copies of the checkout."""
     with tempfile.TemporaryDirectory(prefix="mutants-", ignore_cleanup_errors=True) as name:
         scratch = Path(name).resolve()
         template = copy_checkout(root, scratch / "template")
         folder = root / "runs" / "mutants" / f"baseline-{results.revision}"
-        baseline = load_baseline(folder, template) or make_baseline(folder, template, scratch, jobs, chosen)
-        Run(root, template, scratch, baseline, results, mutants).go(min(jobs, len(mutants)))
+        baseline = load_baseline(folder, template) or make_baseline(
+            folder, template, scratch, arguments.jobs, arguments.tests
+        )
+        Run(root, template, scratch, baseline, results, mutants, arguments.budget).go(min(arguments.jobs, len(mutants)))
 
 
 def load_baseline(folder: Path, template: Path) -> Baseline | None:
@@ -149,6 +160,7 @@ class Run:
     baseline: Baseline
     results: Results
     mutants: list[Mutant]
+    budget: float
 
     def __post_init__(self) -> None:
         self.selector = Selector(self.root, self.baseline)
@@ -216,8 +228,10 @@ class Worker:
 
     def judge(self, mutant: Mutant) -> Result:
         """Run the tests that may notice a mutant, until one does."""
-        spent: Result = {"outcome": "survived", "by": "", "tests": 0, "seconds": 0.0, "cpu_seconds": 0.0}
-        for stage in self._run.selector.stages(mutant):
+        stages, left_out = self._run.selector.stages(mutant, self._run.budget)
+        spent: Result = {"outcome": "survived", "by": "", "tests": 0, "left_out": left_out, "budget": self._run.budget}
+        spent |= {"seconds": 0.0, "cpu_seconds": 0.0}
+        for stage in stages:
             left = [test for test in stage if self._run.sound.get(test, True)]
             while left:
                 answer = self._test(mutant, left)
@@ -314,7 +328,8 @@ def summarise(results: list[Result], listed: dict[tuple[str, str, str, str], str
             counts[name][2] += reason is not None
         if result["outcome"] == "survived":
             where = f"{result['path']}:{result['line']}: {result['original']} -> {result['mutated']}"
-            where += f"  [{result['function'] or 'module'}, {result['tests']} tests]"
+            unused = f", {result['left_out']} over the budget" if result["left_out"] else ""
+            where += f"  [{result['function'] or 'module'}; tests: {result['tests']}{unused}]"
             (survivors if reason is None else equivalent).append(where if reason is None else f"{where}: {reason}")
     lines = [f"{'package':<14}{'killed':>8}{'of':>6}{'equivalent':>12}{'share':>8}  95 % interval"]
     for name in (*sorted(counts.keys() - {"all"}), *(["all"] if counts else [])):

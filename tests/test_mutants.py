@@ -129,10 +129,15 @@ def test_text_types_and_messages_are_not_mutated(sites, source):
 
 
 def test_a_mutant_knows_its_function_and_whether_numba_compiles_it(sites):
-    source = "class C:\n    @njit(error_model='numpy')\n    def f(x=1):\n        return x + y\n"
-    default, body = sites.mutants_of("module.py", source.encode())
-    assert (default.function, default.in_function, default.kernel) == ("C", False, "")
-    assert (body.function, body.in_function, body.kernel) == ("C.f", True, "f")
+    source = "class C:\n    limit = 1\n    @njit(error_model='numpy')\n    def f(x):\n        return x + y\n"
+    outside, inside = sites.mutants_of("module.py", source.encode())
+    assert (outside.function, outside.in_function, outside.kernel) == ("C", False, "")
+    assert (inside.function, inside.in_function, inside.kernel) == ("C.f", True, "f")
+
+
+def test_the_default_of_an_argument_matters_to_those_who_run_the_body(sites):
+    (default,) = sites.mutants_of("module.py", b"def f(\n    x=1,\n):\n    y = x\n    return y\n")
+    assert (default.line, default.statement, default.function, default.in_function) == (2, (4, 5), "f", True)
 
 
 def test_a_larger_sample_begins_with_the_smaller_one(sites, tmp_path):

@@ -1,6 +1,7 @@
 """Which tests may notice a mutant, the most telling and fastest first."""
 
 import ast
+import itertools
 import math
 from collections import defaultdict
 from collections.abc import Iterator
@@ -32,12 +33,20 @@ class Selector:
             file: {test for tests in lines.values() for test in tests} for file, lines in baseline.lines.items()
         }
 
-    def stages(self, mutant: Mutant) -> list[list[str]]:
-        """Tests in the order in which they should run, in up to two stages."""
+    def stages(self, mutant: Mutant, budget: float) -> tuple[list[list[str]], int]:
+        """Tests in the order in which they should run, in up to two stages, and how many are left out.
+
+        Args:
+            mutant: What they should notice.
+            budget: Seconds that all but the first of them may take together.
+        """
         ordered: list[str] = []
         for group in self._groups(mutant):
             ordered += sorted(group - set(ordered), key=self._speed)
-        return [stage for stage in (ordered[:FIRST], ordered[FIRST:]) if stage]
+        spent = list(itertools.accumulate(self.baseline.seconds[test] for test in ordered))
+        chosen = [test for n, test in enumerate(ordered) if n == 0 or spent[n] <= budget]
+        stages = [stage for stage in (chosen[:FIRST], chosen[FIRST:]) if stage]
+        return stages, len(ordered) - len(chosen)
 
     def reuses_kernels(self, mutant: Mutant) -> bool:
         """Whether no compiled kernel can depend on the mutated lines, so that none need be compiled again.

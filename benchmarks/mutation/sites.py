@@ -63,11 +63,12 @@ class Mutant:
     """Kind of change, e.g. "comparison"."""
     line: int
     statement: tuple[int, int]
-    """First and last line of the statement, for a compound one of its header: coverage may name any of them."""
+    """First and last line of the statement, any of which coverage may name; of a compound one, of its header. For the
+    default of an argument, those of the function's body."""
     function: str
     """Qualified name of the function or class around it; "" at the top level of the module."""
     in_function: bool
-    """Inside a function's body, and so not run when the module is imported."""
+    """Without effect until a function is called, and so not when the module is imported."""
     kernel: str
     """Name of the compiled function around it, or ""."""
     original: str
@@ -186,10 +187,14 @@ class _Finder(ast.NodeVisitor):
         return False
 
     def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-        """Defaults belong to the scope around; decorators and annotations are left out."""
+        """Decorators and annotations are left out. A default matters to those who run the body."""
+        before, self._statement = self._statement, (node.body[0].lineno, node.end_lineno or node.lineno)
+        self._scope.append(node)
         for default in (*node.args.defaults, *node.args.kw_defaults):
             if default is not None:
                 self.visit(default)
+        self._scope.pop()
+        self._statement = before
         self._inside(node)
 
     visit_AsyncFunctionDef = visit_FunctionDef  # noqa: N815
