@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from gpf.navigation import Config, load
-from gpf.navigation.agents import as_bytes, from_bytes, make_learner, make_model, make_network
+from gpf.navigation.agents import as_bytes, from_bytes, load_network, make_learner, make_model, make_network
 from gpf.navigation.config import LEARNERS
 from gpf.navigation.rollouts import Episodes
-from gpf.network import CheckpointError
+from gpf.network import CheckpointError, surgery
 from gpf.plume import Scenario
 
 pytestmark = pytest.mark.usefixtures("one_torch_thread")
@@ -63,12 +63,53 @@ def test_a_learner_lives_in_the_world_with_its_reward_and_sees_what_it_is_left_w
     assert isinstance(episodes, Episodes)
 
 
+def test_pruned_weights_stay_at_zero_from_the_first_step_on():
+    config = small("online")
+    net = make_network(config)
+    layer = net.layers[0]
+    weight = layer.weights[0]
+    surgery.prune(layer, weight, weight.parameter.abs() < weight.parameter.abs().median(), {})
+    make_learner(config, WORLD, net).epoch(0.0)
+    assert not weight.parameter.detach()[weight.pruned].any()
+    assert weight.parameter.detach()[~weight.pruned].all()
+
+
 def test_the_learners_of_two_seeds_meet_other_worlds():
     streams = []
     for seed in (0, 1):
         config = small("policy-gradient", seed=seed)
         streams.append(make_learner(config, WORLD, make_network(config)).rollouts.world.streams.copy())
     assert not np.array_equal(*streams)
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+@pytest.mark.parametrize("observation", ["memory", "onehot"])
+def test_a_learner_goes_on_from_a_checkpoint_bit_for_bit(learner, observation, tmp_path):
+    """With a critic and averages where there are some, and with the random numbers that are still to come."""
+    config = small(learner, observation=observation, **({"exploration_decay": 0.7} if learner == "online" else {}))
+    net = make_network(config)
+    one = make_learner(config, WORLD, net, threads=1)
+    for k in range(3):
+        one.epoch(k / 6)
+    about = {"learner": learner, "observation": observation}
+    net.save(tmp_path / "checkpoint", extra={**about, **as_bytes(one.state())})
+
+    def go_on(learner):
+        returns = [learner.epoch(k / 6).returns for k in range(3, 6)]
+        return np.concatenate(returns), learner.network.values.copy(), learner.state()
+
+    returns, values, state = go_on(one)
+    assert ("average" in state) == (one.average is not None)
+    loaded = load_network(tmp_path / "checkpoint", config, restore_random=True)
+    other = make_learner(config, WORLD, loaded, threads=1)
+    before = other.state()
+    other.restore(from_bytes({name: loaded.extra[name] for name in before}, before))
+    its_returns, its_values, its_state = go_on(other)
+    np.testing.assert_array_equal(its_returns, returns)
+    np.testing.assert_array_equal(its_values, values)
+    assert its_state.keys() == state.keys()
+    for name, array in state.items():
+        np.testing.assert_array_equal(its_state[name], array)
 
 
 def written(folder, config, about, average=None):

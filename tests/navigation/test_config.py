@@ -60,7 +60,9 @@ def test_no_setting_of_a_learner_hides_one_of_the_configuration():
 
 def test_epochs_are_rollouts_or_episodes():
     assert Config.of(steps=1000, lanes=10, horizon=5).epochs == 20
-    assert Config.of(learner="parallel", steps=1, lanes=10, horizon=5).epochs == 1
+    for learner in ("policy-gradient", "parallel"):
+        assert Config.of(learner=learner, steps=1, lanes=10, horizon=5).epochs == 1
+        assert Config.of(learner=learner, steps=76, lanes=10, horizon=5).epochs == 2
     assert Config.of(learner="online", episodes=7).epochs == 7
 
 

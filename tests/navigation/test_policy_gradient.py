@@ -194,10 +194,38 @@ def test_a_critic_takes_gradient_steps_of_the_squared_error():
         torch.testing.assert_close(mine, theirs)
 
 
-def test_the_policy_is_nearly_uniform_at_first():
-    one = learner()
-    policy = one.model(torch.randn(200, 14))[:, :6].softmax(1).detach()
+def test_the_policy_is_nearly_uniform_at_first_and_the_value_without_offset():
+    torch.manual_seed(1)
+    plain, model = gpf.MLP(14, 16, 7, 2), learner().model  # made with the same seed
+    torch.testing.assert_close(model.head.weight[:6], 0.01 * plain.head.weight[:6])
+    assert torch.equal(model.head.weight[6], plain.head.weight[6])
+    assert not model.head.bias.any()
+    policy = model(torch.randn(200, 14))[:, :6].softmax(1).detach()
     assert float((policy - 1 / 6).abs().max()) < 0.05
+
+
+def test_the_learning_rates_of_policy_and_critic_fall_to_zero():
+    one = with_critic()
+    one.rollouts.collect = one.learn = lambda *_: None
+    for progress in (0.0, 0.25, 1.0):
+        one.epoch(progress)
+        for optimizer in (one.optimizer, one.critic.optimizer):
+            assert optimizer.param_groups[0]["lr"] == pytest.approx(2e-3 * (1 - progress))
+
+
+def test_the_norm_of_the_gradient_is_clipped():
+    """One step of plain gradient descent, with errors so large that it would otherwise go far."""
+    moved = {}
+    for clip in (0.0, 0.5):
+        one = learner(passes=1, minibatch=1000, gradient_clip=clip)
+        one.optimizer = torch.optim.SGD(one.model.parameters(), lr=1.0)
+        one.rollouts.collect(one.network)
+        one.rollouts.rewards *= 1000.0
+        before = one.network.values.copy()
+        one.learn()
+        moved[clip] = np.linalg.norm(one.network.values - before)
+    assert moved[0.5] == pytest.approx(0.5, rel=1e-3)
+    assert moved[0.0] > 5.0
 
 
 def test_the_average_of_the_weights_acts_only_if_it_is_asked_for():
@@ -212,6 +240,10 @@ def test_the_average_of_the_weights_acts_only_if_it_is_asked_for():
     assert plain.average is None
     np.testing.assert_array_equal(one.network.values, plain.network.values)  # averaging does not change learning
     np.testing.assert_allclose(one.average.values, np.mean(seen, axis=0), rtol=1e-4, atol=1e-6)
+    with torch.no_grad():
+        one.model.head.weight[0] = 0.0  # as an event does
+    one.rebind()
+    np.testing.assert_array_equal(one.average.values, one.network.values)
 
 
 def test_others_walk_in_half_of_the_lanes_and_are_not_learnt_from():
