@@ -44,8 +44,9 @@ def find_task(name: str) -> "Task[Any]":
 
 def task_of(folder: "Path") -> "Task[Any]":
     """The task of a run."""
-    name = read_config(folder).get("task")
+    written = read_config(folder)
+    name = str(written.get("task"))
     try:
-        return find_task(str(name))
+        return find_task(name if name in REGISTRY else str(written.get("reference", name)))
     except ValueError as error:
         raise RunError(f"run {folder}: {error}") from None

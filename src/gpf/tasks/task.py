@@ -143,7 +143,7 @@ class Task(Generic[C]):
         """A new run folder; what is refused leaves none behind."""
         config.check()
         self.find_data(config)
-        return Run.create(folder, {**self._asked(config), "versions": versions()})
+        return Run.create(folder, {**self._asked(config), "reference": self.reference, "versions": versions()})
 
     def _asked(self, config: C) -> dict[str, Any]:
         rules = dataclasses.asdict(config.network_rules())
