@@ -165,8 +165,8 @@ def _converted(name: str, kind: Any, value: Any) -> Any:
 
 
 def _converted_to_one_of(name: str, kinds: tuple[Any, ...], value: Any) -> Any:
-    if value is None and type(None) in kinds:
-        return None
+    if type(value) in kinds:
+        return value
     problems = []
     for kind in kinds:
         if kind is not type(None):

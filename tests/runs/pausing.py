@@ -1,13 +1,14 @@
 """A tiny task whose rounds take as long as one likes, for tests of executors."""
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
 from gpf.network import MLP, Rules
 from gpf.runs.folder import read_log
 from gpf.runs.training import Round
+from gpf.settings import rule_changes
 from gpf.tasks.task import RoundTraining, Task, TaskConfig
 
 
@@ -16,9 +17,11 @@ class Config(TaskConfig):
     rounds: int = 5
     pause: float = 0.0
     diverges: bool = False
+    rules: dict[str, str] = field(default_factory=dict)
 
     def network_rules(self):
-        return Rules(warmup=0, grow_patience=1, grow_threshold=100.0, max_depth=3)  # grows after each round at first
+        grows = {"warmup": 0, "grow_patience": 1, "grow_threshold": 100.0, "max_depth": 3}  # after each round at first
+        return Rules(**{**grows, **rule_changes(Rules, self.rules)})
 
 
 class Training(RoundTraining):
