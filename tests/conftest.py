@@ -100,6 +100,7 @@ def plume_run(tmp_path_factory, short_world):
     run = TASK.create(folder, TASK.of(settings))
     with pytest.MonkeyPatch.context() as patch:
         shorten(patch)
+        patch.setattr("gpf.tasks.plume.RECENT", 20)  # the rules begin soon
         TASK.train(run, 1)
     run.close()
     return folder
