@@ -100,7 +100,51 @@ def plume_run(tmp_path_factory, short_world):
     run = TASK.create(folder, TASK.of(settings))
     with pytest.MonkeyPatch.context() as patch:
         shorten(patch)
+        patch.setattr("gpf.tasks.plume.RECENT", 20)  # the rules begin soon
         TASK.train(run, 1)
+    run.close()
+    return folder
+
+
+@pytest.fixture(scope="session")
+def world_data(tmp_path_factory):
+    """Sequences that the command collected."""
+    from gpf.cli import main
+
+    folder = tmp_path_factory.mktemp("world")
+    (folder / "near.json").write_text(
+        json.dumps({"preset": "reference", "max_steps": 90, "start_distance_min": 1.0, "start_distance_max": 2.0})
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        command = ["world", "data", "--out", "data", "--steps", "20000", "--scenario", "near.json"]
+        patch.setattr(sys, "argv", ["gpf", *command])
+        main()
+    return folder / "data"
+
+
+@pytest.fixture(scope="session")
+def tiny_world(world_data):
+    """Settings of a world model that grows, is pruned and freezes within a second."""
+    rules = {"warmup": "0", "grow_patience": "1", "grow_threshold": "10", "max_depth": "2", "prune_patience": "1",
+             "freeze_patience": "2", "freeze_delta": "1.0"}  # fmt: skip
+    return {
+        "data": str(world_data), "width": 16, "heads": 2, "context": 8, "steps": 30, "batch": 8, "rules": rules,
+        "round_steps": 5, "validation_windows": 32,
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def world_run(tmp_path_factory, tiny_world):
+    """A finished run of a world model; to read."""
+    import torch
+
+    from gpf.tasks.world import TASK
+
+    folder = tmp_path_factory.mktemp("world-run") / "run"
+    torch.manual_seed(0)
+    run = TASK.create(folder, TASK.of(tiny_world))
+    TASK.train(run)
     run.close()
     return folder
 

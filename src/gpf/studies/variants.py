@@ -55,7 +55,7 @@ def write_variants(task: Task[Any], seeds: range, outcomes: Outcomes, folder: Pa
     if task.on_weights:
         claims.append(weights_claim(task.on_weights, [task.load(one.folder).model for one in ours]))
     figures = {f"{task.name}.png": curves_figure(task.curves, outcomes, task.unit)} if task.curves else {}
-    if any(one.events for runs in outcomes.values() for one in runs):
+    if any("after" in event for runs in outcomes.values() for one in runs for event in one.events):
         figures[f"{task.name}-events.png"] = events_figure(outcomes, task.unit)
     if (spectra := spectra_figure(task, ours[0])) is not None:
         figures[f"{task.name}-spectra.png"] = spectra
