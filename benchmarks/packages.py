@@ -1,9 +1,10 @@
-"""Which package of src/gpf imports which: a diagram made from the import statements.
+"""What lies in src/gpf, and which package imports which: a list and a diagram, made from the sources.
 
-    python benchmarks/packages.py [--files] [--write]
+    python benchmarks/packages.py [--imports] [--write]
 
-Every import counts, wherever it stands: at the top of a file, inside a function, or for types only. `--files` lists the
-imports of every file instead. `--write` puts the diagram into docs/architecture.md.
+The list has the first line of every file's docstring. In the diagram every import counts, wherever it stands: at the
+top of a file, inside a function, or for types only. `--imports` prints the imports of every file instead. `--write`
+puts list and diagram into docs/architecture.md.
 """
 
 import argparse
@@ -16,24 +17,27 @@ from documents import ROOT, insert
 SOURCE = ROOT / "src" / "gpf"
 Imports = dict[str, set[str]]
 """By module, the modules of ours that it imports."""
+ENTRANCES = ("gpf", "__main__")
+"""What users import and run, and no file of ours does."""
 FACADES = {("gpf.navigation", "gpf.tasks.plume")}
 """Imports for type checkers of a name that is exported further down than it lies; when it runs, it is found by name."""
 
 
 def main() -> None:
-    """Print the diagram, and write it."""
+    """Print, and write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--files", action="store_true", help="list the imports of every file")
-    parser.add_argument("--write", action="store_true", help="put the diagram into docs/architecture.md")
+    parser.add_argument("--imports", action="store_true", help="print the imports of every file")
+    parser.add_argument("--write", action="store_true", help="put list and diagram into docs/architecture.md")
     arguments = parser.parse_args()
     imports = read_imports(SOURCE)
-    if arguments.files:
+    if arguments.imports:
         for module, imported in sorted(imports.items()):
             print(f"{module}: {', '.join(sorted(imported)) or '-'}")
         return
-    print(diagram(imports))
-    if arguments.write:
-        insert("docs/architecture.md", "packages", diagram(imports))
+    for name, text in (("files", file_list(SOURCE)), ("packages", diagram(imports))):
+        print(f"{text}\n")
+        if arguments.write:
+            insert("docs/architecture.md", name, text)
 
 
 def read_imports(source: Path) -> Imports:
@@ -107,9 +111,24 @@ def direct(graph: Imports) -> Imports:
     }
 
 
+def file_list(source: Path) -> str:
+    """Every package and every file with the first line of its docstring, as Markdown."""
+    folders = sorted(path.parent for path in source.glob("*/__init__.py"))
+    lines = [f"- {_line(path)}" for path in sorted(source.glob("*.py"))]
+    for folder in folders:
+        lines.append(f"- {_line(folder / '__init__.py', f'{folder.name}/')}")
+        lines += [f"    - {_line(path)}" for path in sorted(folder.glob("*.py")) if path.name != "__init__.py"]
+    return "\n".join(lines)
+
+
+def _line(path: Path, name: str | None = None) -> str:
+    first = (ast.get_docstring(ast.parse(path.read_text())) or "").partition("\n")[0]
+    return f"`{name or path.name}`: {first}"
+
+
 def diagram(imports: Imports) -> str:
     """The packages and their imports in Mermaid; what follows from other arrows is left out."""
-    graph = direct({name: some - {"gpf"} for name, some in between_packages(imports).items() if name != "gpf"})
+    graph = direct({name: some for name, some in between_packages(imports).items() if name not in ENTRANCES})
     lines = [f"    {name} --> {one}" for name, imported in sorted(graph.items()) for one in sorted(imported)]
     return "\n".join(["```mermaid", "graph TD", *lines, "```"])
 

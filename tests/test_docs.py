@@ -1,12 +1,19 @@
 """What the documents say can be run, runs."""
 
+import pkgutil
 import re
 from pathlib import Path
 
 import pytest
 
+from gpf.cli import COMMANDS
+from gpf.studies.sweep import read_search
+from gpf.tasks import REGISTRY
+
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
+OURS = [path for path in DOCUMENTS if path.parent.name != "results"]
+"""Pages of results say what was typed when they were made."""
 EXAMPLES = [
     pytest.param(block, id=f"{path.name}-{number}")
     for path in DOCUMENTS
@@ -17,7 +24,6 @@ EXAMPLES = [
 def test_examples_in_docstrings_run():
     import doctest
     import importlib
-    import pkgutil
 
     import gpf.network
 
@@ -54,3 +60,34 @@ def test_commands_of_the_readme_exist():
     makefile = (ROOT / "Makefile").read_text()
     for target in re.findall(r"make ([a-z-]+)", (ROOT / "README.md").read_text()):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+
+
+@pytest.mark.parametrize("path", OURS, ids=lambda path: path.name)
+def test_commands_exist(path):
+    """What is typed: `gpf COMMAND` in code, and `gpf train TASK`."""
+    code = re.findall(r"`([^`]+)`|^    (.*)$", path.read_text(), re.MULTILINE)
+    for line in (one or other for one, other in code):
+        for command in re.findall(r"(?:^|[;(] ?)gpf ([a-z]+)", line):
+            assert command in COMMANDS, line
+        for task in re.findall(r"(?:^|[;(] ?)gpf (?:train|compare) ([a-z][\w-]*)(?![\w./:])", line):
+            assert task in REGISTRY or task == "sine", line  # the task that the documents add
+
+
+@pytest.mark.parametrize("path", OURS, ids=lambda path: path.name)
+def test_files_that_are_named_exist(path):
+    for name in re.findall(r"(?:benchmarks|examples|tests)/[\w/]+\.py", path.read_text()):
+        assert (ROOT / name).exists(), name
+
+
+@pytest.mark.parametrize("path", OURS, ids=lambda path: path.name)
+def test_modules_that_are_named_exist(path):
+    for name in re.findall(r"`(gpf(?:\.\w+)+)", path.read_text()):
+        pkgutil.resolve_name(name)
+
+
+def test_the_example_of_a_search_can_be_read(tmp_path):
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    (example,) = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
+    (tmp_path / "search.toml").write_text(example)
+    search = read_search(tmp_path / "search.toml")
+    assert {"learning_rate", "rules.grow_patience", "width"} == set(search.ranges())

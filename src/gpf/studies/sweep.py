@@ -32,8 +32,8 @@ class Range:
     """What a setting may be: some choices, or numbers from low to high."""
 
     choices: tuple[Any, ...] = ()
-    low: float | int | None = None
-    high: float | int | None = None
+    low: int | float | None = None
+    high: int | float | None = None
     log: bool = False
     """Whether numbers are drawn by their logarithm."""
     steps: int | None = number(None, 2)

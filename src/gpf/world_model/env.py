@@ -40,7 +40,7 @@ class ImaginedPlumeVectorEnv(VectorEnv[NDArray[Any], NDArray[np.int64], NDArray[
 
     Args:
         num_envs: Number of lanes.
-        world: The folder of a run that gpf world train made, or a `TrainedWorld`.
+        world: The folder of a run that gpf train world made, or a `TrainedWorld`.
         observation: `tokens`, `onehot`, or `memory`: the features of `gpf.plume.memory`, as far as tokens tell.
         max_steps: After which an episode is truncated; None for what the world of the data allows.
         upwind: Reward of a metre made good against the wind, in a step with a smell.

@@ -51,7 +51,7 @@ def found_chances(dataset: Dataset) -> NDArray[np.float32]:
 
 
 def load_world(folder: Path, checkpoint: Literal["best", "last"] = "best") -> TrainedWorld:
-    """The world model of a run that gpf world train made."""
+    """The world model of a run that gpf train world made."""
     config, written = read_run_config(folder), read_config(folder)
     net = load_network(folder / "checkpoints" / checkpoint, config)
     model: Any = net.model
@@ -60,7 +60,7 @@ def load_world(folder: Path, checkpoint: Literal["best", "last"] = "best") -> Tr
     try:
         found, coupling = extra["found"].numpy(), float(extra["coupling"])
     except KeyError as error:
-        raise CheckpointError(f"checkpoint: {folder} lacks {error}; accepted: one of gpf world train") from None
+        raise CheckpointError(f"checkpoint: {folder} lacks {error}; accepted: one of gpf train world") from None
     return TrainedWorld(model, Scenario.of(written["world"]), found, coupling)
 
 
