@@ -166,3 +166,26 @@ def test_a_mask_that_is_restored_into_a_frozen_layer_holds_when_it_thaws():
 
 def copied(state):
     return {name: tensor.detach().clone() for name, tensor in state[0].items()}, state[1]
+
+
+def test_only_steps_with_a_gradient_count_for_its_mean_square():
+    net, x, y = small("sgd", rules=gpf.Rules(saliency="obd"))
+    train(net.model, net.optimizer, x, y, steps=1)
+    weight = net.layers[0].weights[0]
+    square = weight.parameter.grad**2
+    net.optimizer.zero_grad()
+    net.optimizer.step()  # of nothing
+    torch.testing.assert_close(net._mean_square_gradient(net.layers[0], weight), square)
+
+
+@pytest.mark.parametrize("kind", ["Adam", "AdamW", "NAdam", "RAdam", "RMSprop"])
+def test_the_average_of_each_optimizer_is_that_of_squared_gradients(kind):
+    """After one step of RMSprop 0.01 g^2, with its bias corrected g^2; of the others 0.001 g^2, corrected likewise."""
+    model = gpf.MLP(6, 8, 3)
+    net = gpf.attach(model, getattr(torch.optim, kind)(model.parameters()), rules=gpf.Rules(saliency="obd"))
+    weight = net.layers[0].weights[0]
+    assert weight.squares is None
+    _, x, y = small()
+    train(model, net.optimizer, x, y, steps=1)
+    found = net._mean_square_gradient(net.layers[0], weight)
+    torch.testing.assert_close(found, weight.parameter.grad**2, rtol=1e-3, atol=1e-12)

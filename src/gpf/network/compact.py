@@ -33,7 +33,7 @@ class _Link:
             if not isinstance(function, nn.Dropout):
                 constants = function(constants)
         if not _folds_exactly(self.consumer):
-            silent &= (constants == 0) | unheard
+            silent &= constants == 0
         going = silent | unheard
         if going.all():
             going[0] = False  # a layer keeps one unit
@@ -188,7 +188,7 @@ def _bias(module: nn.Module) -> Tensor:
 
 def _folds_exactly(module: nn.Module) -> bool:
     """Whether a constant input is a constant at every output: not at the borders of a padded convolution."""
-    return not isinstance(module, nn.Conv2d) or (module.padding != "same" and not any(map(bool, module.padding)))
+    return not isinstance(module, nn.Conv2d) or module.padding in ("valid", (0, 0))
 
 
 def _set_weight(module: nn.Module, matrix: Tensor) -> None:
