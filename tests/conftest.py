@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):  # before NumPy and torch: other tests have the other cores
+    os.environ.setdefault(_name, "1")
+
 SHARED = Path(__file__).parent.parent.parent / "shared" / "data" / "unpack"
 
 
