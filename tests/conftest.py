@@ -67,15 +67,27 @@ def one_torch_thread():
 
 
 def shorten(patch):
+    """Held-out episodes, and observations whose activations are looked at: a few in place of thousands."""
+    from gpf.navigation.rollouts import probe_inputs
+
     for module in ("gpf.tasks.plume", "gpf.tasks.plume_report"):
         patch.setattr(f"{module}.EPISODES", 20)
         patch.setattr(f"{module}.PATHS", 3)
+    patch.setattr("gpf.tasks.spectra.probe_inputs", lambda *arguments: probe_inputs(*arguments)[::5])
 
 
 @pytest.fixture
 def few_episodes(monkeypatch):
     """In this process, navigators are reported on few held-out episodes."""
     shorten(monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def few_episodes_in_module():
+    """The same for fixtures of a module."""
+    with pytest.MonkeyPatch.context() as patch:
+        shorten(patch)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -1,20 +1,22 @@
-"""Comparisons: agents by file or by flags, over seeds, to one table; killed, they go on."""
+"""Comparisons: agents by file or by flags, over seeds, to one table; killed, they are resumed."""
 
-import dataclasses
 import json
-import subprocess
-import sys
+import re
 
 import pytest
-from gpf.tasks.compare import Agent, Comparison, chosen_agents, compare, read_comparison, table, write_page
 from PIL import Image
+from support import Here, nobody
 
-from gpf.navigation.config import Config
 from gpf.reports.statistics import interquartile_mean
+from gpf.studies import page_of
+from gpf.studies.navigators import Agent, Comparison, chosen_agents, compare_navigators, read_comparison, table
+from gpf.tasks.plume import TASK
 
-pytestmark = pytest.mark.usefixtures("one_torch_thread")
+pytestmark = pytest.mark.usefixtures("one_torch_thread", "few_episodes")
 
-SETTINGS = "steps = 2000\nlanes = 8\nhorizon = 16\nminibatch = 64\nwidth = 8\n"
+SETTINGS = (
+    "steps = 600\nlanes = 8\nhorizon = 16\nminibatch = 64\nwidth = 8\nvalidation_episodes = 5\nvalidate_every = 1\n"
+)
 
 
 @pytest.fixture
@@ -31,104 +33,140 @@ def described(tmp_path):
     return path
 
 
+def compared(comparison, folder, tell=nobody):
+    command = "gpf compare small.toml"
+    path = compare_navigators(comparison, folder / "runs", folder / "page", "small", command, Here(), tell)
+    return path, json.loads(path.with_suffix(".json").read_text())
+
+
 def test_a_comparison_is_made_once_and_is_the_same_again(described, tmp_path):
     comparison = read_comparison(described)
-    assert [agent.name for agent in comparison.agents] == ["GPF", "depth 2", "cast-and-surge"]
-    assert comparison.agents[0].config.rules == {"grow_patience": "2"}
+    assert [agent.name for agent in comparison.made] == ["GPF", "depth 2", "cast-and-surge"]
+    assert comparison.made[0].config.rules == {"grow_patience": "2"}
     told = []
-    rows = compare(comparison, tmp_path / "runs", 2, lambda folder, result: told.append(result is None))
-    assert told.count(True) == 4
-    again = compare(comparison, tmp_path / "runs", 1, lambda folder, result: told.append(result is None))
-    assert told.count(True) == 4  # nothing was trained twice
-    assert rows == again
-    elsewhere = compare(dataclasses.replace(comparison, agents=comparison.agents[:1]), tmp_path / "elsewhere", 1)
-    assert table(elsewhere) == table(rows[:1])  # made again, one at a time
+    path, numbers = compared(comparison, tmp_path, lambda folder, what, said: told.append(what))
+    assert told.count("begun") == 4
+    rows = numbers["rows"]
+    _, again = compared(comparison, tmp_path, lambda folder, what, said: told.append(what))
+    assert told.count("begun") == 4  # nothing was trained twice
+    assert again == numbers
+    alone = Comparison(agents={"GPF": comparison.agents["GPF"]}, scenarios=comparison.scenarios, seeds=2, episodes=30)
+    _, elsewhere = compared(alone, tmp_path / "elsewhere")
+    assert table(elsewhere["rows"]) == table(rows[:1])
     for row in rows:
-        assert row["success"] == interquartile_mean(row["scores"])
+        assert tuple(row["success"]) == interquartile_mean(row["scores"])
         assert len(row["scores"]) == 2
     assert "difference" not in rows[0]
     assert rows[1]["difference"]["mean"] == pytest.approx(
         sum(a - b for a, b in zip(rows[1]["scores"], rows[0]["scores"], strict=True)) / 2
     )
     assert rows[2]["parameters"] == []
-    page = write_page(comparison, tmp_path / "runs", rows, tmp_path / "page", "small", "gpf compare small.toml")
-    written = json.loads(page.with_suffix(".json").read_text())
-    assert [row["scores"] for row in written["rows"]] == [row["scores"] for row in rows]
-    assert table(rows) in page.read_text()
-    assert "`gpf compare small.toml`" in page.read_text()
-    with Image.open(page.with_suffix(".png")) as image:
+    assert table(rows) in path.read_text()
+    assert "`gpf compare small.toml`" in path.read_text()
+    assert path.read_text() == page_of(numbers, "small")
+    with Image.open(path.with_suffix(".png")) as image:
         assert image.width > 1000
+    seed = tmp_path / "runs" / "short" / "GPF" / "1"
+    (seed / "config.json").write_text("{")
+    with pytest.raises(ValueError, match=r"config\.json is damaged"):
+        compared(comparison, tmp_path)
+    assert (seed / "result.json").exists()
+
+
+def test_one_seed_has_a_page_without_intervals(described, tmp_path):
+    path, numbers = compared(read_comparison(described, {"seeds": 1}), tmp_path)
+    rows = [line for line in path.read_text().splitlines() if line.startswith("| short")]
+    assert len(rows) == 3
+    assert not re.search(r"\[|nan|, p", "".join(rows))
+    assert path.read_text() == page_of(numbers, "small")
+
+
+def test_an_agent_that_never_arrives_has_a_dash_for_its_steps(tmp_path):
+    (tmp_path / "far.json").write_text(json.dumps({"preset": "reference", "max_steps": 1}))
+    comparison = Comparison(
+        agents={"random": {"policy": "random"}}, scenarios=(str(tmp_path / "far.json"),), seeds=1, episodes=3
+    )
+    path, _ = compared(comparison, tmp_path)
+    assert "| far | random | 0.00% | 0.00% |  | - | 0.000 |  | - | - | - |" in path.read_text()
 
 
 def test_agents_by_flags():
     agents = chosen_agents(["online", "parallel"], ["gpf", "4"], ["random"])
-    assert [agent.name for agent in agents] == [
-        "online, GPF", "online, depth 4", "parallel, GPF", "parallel, depth 4", "random",
-    ]  # fmt: skip
-    assert (agents[1].config.gpf, agents[1].config.depth) == (False, 4)
-    assert agents[4].policy == "random"
-
-
-def broken(tmp_path, text):
-    path = tmp_path / "broken.toml"
-    path.write_text(text)
-    return read_comparison(path)
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("seeds = ", "comparison: .* cannot be read"),
-        ("seed = 3\n[agents.A]\n", "comparison: .* has seed; accepted: about, agents, episodes"),
-        ('[agents.A]\nlearner = "sarsa"\n', "agent 'A': learner: 'sarsa'; accepted: policy-gradient"),
-        ("[agents.A]\nstride = 3\n", "agent 'A': stride; accepted: policy, or"),
-        ("[agents.A]\nlanes = 0\n", "agent 'A': lanes: 0; accepted: at least 1"),
-        ('[agents.A]\npolicy = "fly"\n', "policy: 'fly' of agent 'A'; accepted: random"),
-        ('[agents.A]\npolicy = "random"\ndepth = 2\n', "agent 'A': depth beside policy"),
-        ("agents = 3\n", "agents: 3; accepted: a table"),
-        ("seeds = 3\n", "agents: none; accepted: at least one"),
-        ("seeds = 0\n[agents.A]\n", "seeds: 0; accepted: a whole number of at least 1"),
-        ("[agents.'a b']\n[agents.'a-b']\n", "agents: a b, a-b; accepted: names that differ"),
-        ('scenarios = ["moon"]\n[agents.A]\n', ".*moon"),
-    ],
-)
-def test_a_file_that_asks_for_the_impossible_is_refused_in_one_line(text, message, tmp_path):
-    with pytest.raises(ValueError, match=f"^{message}") as caught:
-        broken(tmp_path, text)
-    assert "\n" not in str(caught.value)
-
-
-def test_networks_that_are_none_are_refused():
-    with pytest.raises(ValueError, match="^networks: 'deep'; accepted: gpf, or a number of layers"):
+    assert list(agents) == ["online, GPF", "online, depth 4", "parallel, GPF", "parallel, depth 4", "random"]
+    made = Comparison(agents=agents).made
+    assert (made[1].config.gpf, made[1].config.depth) == (False, 4)
+    assert made[4] == Agent("random", policy="random")
+    with pytest.raises(ValueError, match="networks .*'deep'"):
         chosen_agents(["online"], ["deep"], [])
 
 
-def test_the_command(described, tmp_path):
-    command = [sys.executable, "-m", "gpf", "compare"]
-    runs = ["--runs", str(tmp_path / "runs")]
-    done = subprocess.run([*command, str(described), *runs, "--seeds", "1", "--json"], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert [row["agent"] for row in json.loads(done.stdout.splitlines()[-1])["rows"]] == [
-        "GPF",
-        "depth 2",
-        "cast-and-surge",
-    ]
-    wrong = subprocess.run([*command, str(described), *runs, "--learners", "online"], capture_output=True, text=True)
-    assert wrong.returncode == 2
-    assert wrong.stderr.startswith("gpf: learners: given beside")
+BROKEN = {
+    "seeds = ": "broken.toml",
+    "seed = 3\n[agents.A]\n": "'seed'",
+    "colour = 'red'\n[agents.A]\n": "'colour'",
+    '[agents.A]\nlearner = "sarsa"\n': "'A'.*learner.*'sarsa'",
+    "[agents.A]\nlearner = 3\n": "'A'.*learner.*3",
+    "[agents.A]\nstride = 3\n": "'A'.*'stride'",
+    "[agents.A]\nlanes = 0\n": "'A'.*lanes.*0",
+    "[agents.A]\nlanes = true\n": "'A'.*lanes.*True",
+    "[agents.A]\nwidth = 1.5\n": "'A'.*width.*1.5",
+    "[agents.A]\nsteps = nan\n": "'A'.*steps.*nan",
+    "[agents.A]\nlearning_rate = nan\n": "'A'.*learning_rate.*nan",
+    "[agents.A]\nlearning_rate = inf\n": "'A'.*learning_rate.*inf",
+    '[agents.A]\ngpf = "false"\n': "'A'.*gpf.*'false'",
+    "[agents.A]\ngpf = 0\n": "'A'.*gpf.*0",
+    '[agents.A]\nrules = "x"\n': "'A'.*rules.*'x'",
+    "[agents.A]\nrules = [1]\n": "'A'.*rules.*1",
+    "[agents.A]\nrules = { colour = 1 }\n": "'A'.*rule 'colour'",
+    '[agents.A]\nplan = "3:grow"\n': "'A'.*plan.*'3:grow'",
+    "[agents.A]\nplan = [3]\n": "'A'.*plan.*3",
+    "[agents.A]\nseed = 3\n": "'A'.*seed",
+    '[agents.A]\nscenario = "paper"\n': "'A'.*scenario",
+    '[agents.A]\npolicy = "fly"\n': "'A'.*policy.*'fly'",
+    "[agents.A]\npolicy = { a = 1 }\n": "'A'.*policy.*'a': 1",
+    "[agents.A]\npolicy = []\n": "'A'.*policy",
+    '[agents.A]\npolicy = "random"\ndepth = 2\n': "'A'.*policy.*depth",
+    "agents = 3\n": "agents.*3",
+    "agents = []\n": "agents",
+    '[agents]\nA = "gpf"\n': "agents.*A.*'gpf'",
+    "seeds = 3\n": "agents",
+    "seeds = 0\n[agents.A]\n": "seeds.*0",
+    "seeds = 1.5\n[agents.A]\n": "seeds.*1.5",
+    "seeds = true\n[agents.A]\n": "seeds.*True",
+    "first_seed = -1\n[agents.A]\n": "first_seed.*-1",
+    "episodes = 0\n[agents.A]\n": "episodes.*0",
+    "title = 3\n[agents.A]\n": "title.*3",
+    "[agents.'a b']\n[agents.'a-b']\n": "a-b",
+    'scenarios = ["moon"]\n[agents.A]\n': "moon",
+    "scenarios = 1\n[agents.A]\n": "scenarios.*1",
+    'scenarios = "paper"\n[agents.A]\n': "scenarios.*'paper'",
+    "scenarios = [1]\n[agents.A]\n": "scenarios.*1",
+    "scenarios = []\n[agents.A]\n": "scenarios",
+}
 
 
-def test_a_damaged_seed_is_named_and_nothing_is_deleted(described, tmp_path):
-    comparison = read_comparison(described)
-    compare(comparison, tmp_path / "runs", 2)
-    seed = comparison.folder(tmp_path / "runs", comparison.scenarios[0], comparison.agents[0], 1)
-    (seed / "config.json").write_text("{")
-    with pytest.raises(ValueError, match=r"^run: .*config\.json is damaged"):
-        compare(comparison, tmp_path / "runs", 1)
-    assert (seed / "result.json").exists()
+@pytest.mark.parametrize("text", BROKEN, ids=repr)
+def test_a_file_that_asks_for_the_impossible_is_refused_in_one_line(text, tmp_path, mistake):
+    path = tmp_path / "broken.toml"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=BROKEN[text]) as caught:
+        read_comparison(path)
+    assert "\n" not in str(caught.value)
+    said = mistake("compare", "broken.toml", "--runs", "runs")
+    assert re.search(BROKEN[text], said)
+    assert [one.name for one in tmp_path.iterdir()] == ["broken.toml"]  # before anything is trained
+
+
+def test_the_command_and_what_it_cannot_be_combined_with(described, tmp_path, gpf, mistake, monkeypatch):
+    monkeypatch.setattr("gpf.cli.shared.Where.executor", lambda self: Here())
+    runs = ("--runs", tmp_path / "runs")
+    shown = json.loads(gpf("compare", described, *runs, "--seeds", "1", "--json").splitlines()[-1])
+    assert [row["agent"] for row in shown["rows"]] == ["GPF", "depth 2", "cast-and-surge"]
+    assert f"gpf compare {described}" in (tmp_path / "runs" / "comparison.md").read_text()
+    assert "--learners cannot be combined with" in mistake("compare", described, *runs, "--learners", "online")
 
 
 def test_an_agent_has_a_learner_or_a_policy():
-    with pytest.raises(ValueError, match="^policy: None of agent 'nobody'"):
-        Comparison((Agent("nobody"),))
-    assert Comparison((Agent("one", Config()),)).all_seeds == range(10)
+    comparison = Comparison(agents={"one": {}})
+    assert comparison.all_seeds == range(10)
+    assert comparison.made[0].config == TASK.of({})

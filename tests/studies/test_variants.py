@@ -1,77 +1,103 @@
 """Variants over seeds: the page says what the runs say, and the paper's words are held against it."""
 
 import dataclasses
-import importlib
 import json
+import re
 
 import numpy as np
 import pytest
 import torch
-from gpf.tasks.streams import Measure
-from gpf.tasks.studies import STUDIES, Outcome, pruned_shares
+from support import BUSY, Here, nobody
 
-from gpf.runs.folder import read_result
-from gpf.tasks import shakespeare, variants
+from gpf.reports.figures import events_figure, pruned_shares
+from gpf.reports.tables import Measure
+from gpf.runs.folder import Outcome
+from gpf.studies import page_of, variants
+from gpf.studies.variants import compare_variants, variants_study, write_summary
+from gpf.tasks import REGISTRY, find_task
+from gpf.tasks.report import weights_claim, write_report
 
-pytestmark = pytest.mark.usefixtures("one_torch_thread", "with_data")
+pytestmark = pytest.mark.usefixtures("one_torch_thread", "loaded_data")
 
-BUSY = {
-    "warmup": "0", "grow_patience": "1", "grow_threshold": "100", "prune_patience": "1", "saliency_threshold": "0.01",
-    "belief_threshold": "2",
-}  # fmt: skip
 TINY = {
     "cifar10": {"width": 16, "layers": 2, "epochs": 3, "images": 200, "rules": BUSY},
     "mspacman": {"width": 8, "layers": 2, "epochs": 3, "steps": 10, "games": 1, "rules": BUSY},
     "mspacman-longer": {
-        "width": 8,
-        "layers": 2,
-        "epochs": 2,
-        "steps": 10,
-        "games": 1,
-        "lanes": 1,
-        "batch": 4,
-        "rules": BUSY,
+        "width": 8, "layers": 2, "epochs": 2, "steps": 10, "games": 1, "lanes": 1, "batch": 4, "rules": BUSY,
+        "random_lanes": 1, "random_steps": 20,
     },
-    "shakespeare": {"width": 8, "heads": 2, "context": 8, "layers": 2, "batch": 2, "steps": 6, "rules": BUSY},
+    "shakespeare": {
+        "width": 8, "heads": 2, "context": 8, "layers": 2, "batch": 2, "steps": 6, "rules": BUSY, "round_steps": 2,
+        "validation_windows": 2, "test_tokens": 600,
+    },
     "permuted-mnist": {"tasks": 2, "samples": 320},
     "regression": {"tasks": 2, "samples": 320},
-}
+}  # fmt: skip
 
 
-def train_here(wanted, jobs, tell, task):
-    """What `train_all` does, which has tests of its own, without the seconds that other processes take to begin."""
-    module = importlib.import_module(f"gpf.tasks.{task}")
-    for folder, config in wanted.items():
-        if read_result(folder) is None:
-            module.train(module.create_run(folder, config))
+def compared(name, folder, seeds):
+    task = find_task(name)
+    study = variants_study(task, range(seeds), TINY[name])
+    path = compare_variants(task, study, folder / "runs", folder / "page", "gpf compare it", Here(), nobody)
+    return task, path, json.loads(path.with_suffix(".json").read_text())
 
 
-@pytest.mark.usefixtures("short_tasks")
-@pytest.mark.parametrize("name", STUDIES)
-def test_a_page_of_every_study(name, tmp_path, monkeypatch):
-    monkeypatch.setattr(variants, "train_all", train_here)
-    study = variants.find_study(name)
-    outcomes = variants.train_variants(name, tmp_path / "runs", range(2), jobs=1, changes=TINY[name])
-    assert {variant: len(runs) for variant, runs in outcomes.items()} == dict.fromkeys(study.variants, 2)
-    path = variants.write_page(name, outcomes, tmp_path / "page", "gpf compare it")
-    text, numbers = path.read_text(), json.loads(path.with_suffix(".json").read_text())
-    assert text.startswith(f"# {study.title}\n")
+@pytest.mark.parametrize("name", TINY)
+def test_a_page_of_every_task_that_has_variants(name, tmp_path):
+    task, path, numbers = compared(name, tmp_path, 2 if name == "regression" else 1)
+    seeds = len(numbers["seeds"])
+    text = path.read_text()
+    assert text == page_of(numbers, name)
+    assert text.startswith(f"# {task.title}\n")
     assert "gpf compare it" in text
+    assert list(numbers["scores"]) == list(task.variants)
     for variant, scores in numbers["scores"].items():
         assert f"\n| {variant} |" in text
-        assert all(len(values) == 2 and np.isfinite(values).all() for values in scores.values())
+        assert all(len(values) == seeds and np.isfinite(values).all() for values in scores.values())
+        if seeds == 1:
+            (row,) = (line for line in text.splitlines() if line.startswith(f"| {variant} |"))
+            assert not re.search(r"\[|nan", row)  # no interval of one seed
     for file in (tmp_path / "page").glob("*.png"):
         assert f"]({file.name})" in text
     assert (tmp_path / "page" / f"{name}.png").exists()
     assert all(claim["paper"] in text and claim["verdict"] for claim in numbers["claims"])
-    summary = variants.write_summary(tmp_path / "page")
+    summary = write_summary(tmp_path / "page")
     if numbers["claims"]:
         assert all(claim["measured"] in summary.read_text() for claim in numbers["claims"])
     else:
         assert summary is None
-    report = variants.write_report(outcomes["GPF"][0].folder).read_text()
+    report = write_report(next((tmp_path / "runs" / name / "GPF").iterdir())).read_text()
     assert "not finished" not in report
     assert report.count("data:image/png") >= 1
+
+
+def test_those_are_all_tasks_that_have_variants():
+    assert [name for name in REGISTRY if find_task(name).variants] == list(TINY)
+    with pytest.raises(ValueError, match="'plume' has no variants"):
+        variants_study(find_task("plume"), range(2))
+
+
+@pytest.mark.parametrize("name", ["cifar10", "mspacman", "shakespeare"])
+def test_claims_of_one_seed_have_no_interval(name, tmp_path):
+    _, _, numbers = compared(name, tmp_path, 1)
+    assert numbers["claims"]
+    for claim in numbers["claims"]:
+        assert not re.search(r"\[[-+\d]", claim["measured"]), claim["measured"]
+        assert "nan" not in claim["measured"]
+
+
+def test_a_value_that_a_seed_lacks_is_a_dash_and_the_page_is_written(tmp_path):
+    task = find_task("regression")
+    scores = {
+        variant: {key: [1.0, 2.0] if key != "last" else [None, 1.0] for key in task.measures}
+        for variant in task.variants
+    }
+    numbers = {"kind": "variants", "task": "regression", "command": "c", "seeds": [0, 1], "minutes": 1.0, "figures": [],
+               "scores": scores, "claims": []}  # fmt: skip
+    text = page_of(numbers, "regression")
+    rows = [line for line in text.splitlines() if line.startswith(("| GPF", "| backprop"))]
+    assert rows
+    assert all(" - |" in row for row in rows)
 
 
 @pytest.mark.parametrize(
@@ -82,10 +108,8 @@ def test_a_page_of_every_study(name, tmp_path, monkeypatch):
     ],
 )
 def test_a_few_seeds_are_not_judged(seeds, row):
-    study = dataclasses.replace(
-        variants.find_study("cifar10"), measures={"score": (Measure("score", 1, ".3f"), lambda outcome: 0.0)}
-    )
-    text = variants._against(study, {"baseline": {"score": [1.0] * seeds}, "GPF": {"score": [3.0] * seeds}})
+    task = dataclasses.replace(find_task("cifar10"), measures={"score": Measure("score", 1, ".3f", lambda one: 0.0)})
+    text = variants._against(task, {"baseline": {"score": [1.0] * seeds}, "GPF": {"score": [3.0] * seeds}})
     assert row in text
     assert ("it takes six seeds" in text) == (seeds < 6)
 
@@ -113,15 +137,13 @@ def cifar(losses, accuracy, parameters):
     ],
 )
 def test_what_is_said_of_the_paper_s_curves(theirs, ours, verdicts):
-    claims = variants.find_study("cifar10").claims(
-        {"baseline": [cifar(theirs, 0.5, 200)] * 3, "GPF": [cifar(ours, 0.5, 80)] * 3}
-    )
+    claims = find_task("cifar10").claims({"baseline": [cifar(theirs, 0.5, 200)] * 3, "GPF": [cifar(ours, 0.5, 80)] * 3})
     assert [claim.verdict for claim in claims] == verdicts
     assert "with 40% of the baseline's parameters then and 40% in the end" in claims[-1].measured
 
 
 def test_a_lower_accuracy_is_said_to_be_lower():
-    *_, last = variants.find_study("cifar10").claims(
+    *_, last = find_task("cifar10").claims(
         {"baseline": [cifar([1.0], 0.55, 200)] * 3, "GPF": [cifar([1.0], 0.5, 200)] * 3}
     )
     assert "difference -5.00%" in last.measured
@@ -132,7 +154,7 @@ def test_volatility_is_judged_by_a_test_of_variance(scale, verdict):
     random = np.random.default_rng(0)
     rewards = random.normal(200.0, 20.0, (5, 30))
     other = 200.0 + scale * random.normal(0.0, 20.0, (5, 30))
-    (claim,) = variants.find_study("mspacman").claims(
+    (claim,) = find_task("mspacman").claims(
         {
             "baseline": [outcome({"validation": row.tolist()}, [{"loss": 1.0}, {"loss": 3e5}]) for row in rewards],
             "GPF": [outcome({"validation": row.tolist()}, [{"loss": 0.5}]) for row in other],
@@ -159,7 +181,7 @@ def spoken(validation, spread):
     ],
 )
 def test_what_is_said_of_a_language_model(theirs, ours, verdicts):
-    claims = variants.find_study("shakespeare").claims(
+    claims = find_task("shakespeare").claims(
         {
             "baseline": [spoken([9.0, 6.0, 5.0], spread) for spread in theirs],
             "GPF": [spoken([9.0, 5.0, last], spread) for last, spread in ours],
@@ -178,7 +200,7 @@ def test_the_share_that_a_pruning_took_is_of_what_there_was():
 def test_the_figure_of_events_names_each_variant_in_which_something_happens_once():
     lines = [{"round": 1, "depth": 1}, {"round": 2, "depth": 2}]
     grown = outcome({}, lines, [{"kind": "grown", "round": 1}, {"kind": "frozen", "round": 2, "after": {"depth": 2}}])
-    figure = variants.events_figure({"baseline": [outcome({}, lines)] * 2, "GPF": [grown] * 2}, "round")
+    figure = events_figure({"baseline": [outcome({}, lines)] * 2, "GPF": [grown] * 2}, "round")
     assert [text.get_text() for text in figure.axes[1].get_legend().get_texts()] == ["GPF"]
 
 
@@ -192,15 +214,6 @@ def test_random_weights_follow_their_law_and_others_do_not(kinds, verdict):
         if spiked:
             layer.weight.data += 0.5  # one direction stands out
         models.append(torch.nn.Sequential(layer))
-    claim = variants.weights_claim("they are random", models)
+    claim = weights_claim("they are random", models)
     assert claim.verdict == verdict
     assert "0: {} and 0.0".format({"random": 0, "spiked": 1, "both": 0}[kinds]) in claim.measured
-
-
-def test_an_unknown_task_is_refused():
-    with pytest.raises(ValueError, match=r"^task: 'chess'; accepted: cifar10, mspacman"):
-        variants.find_study("chess")
-
-
-def test_a_round_of_the_language_model_is_a_hundred_steps():
-    assert shakespeare.STEPS_IN_A_ROUND == 100

@@ -10,12 +10,12 @@ import pytest
 from PIL import Image
 
 from gpf.reports.figures import curves_figure
-from gpf.runs.folder import Outcome, RunError, read_log
+from gpf.runs.folder import Outcome, RunError, read_log, read_result
 from gpf.tasks import find_task
 from gpf.tasks.plume import TASK
 from gpf.tasks.report import write_report
 
-pytestmark = pytest.mark.usefixtures("one_torch_thread", "few_episodes")
+pytestmark = pytest.mark.usefixtures("one_torch_thread")
 
 VOID = {"meta", "link", "img"}
 
@@ -45,25 +45,26 @@ class Page(HTMLParser):
         self.words.append(data)
 
 
-@pytest.fixture
-def begun(tmp_path, short_world):
-    """A run with a hostile name in which everything happens, after its first rounds."""
+@pytest.fixture(scope="module")
+def reported(tmp_path_factory, short_world, few_episodes_in_module):
+    """A run with a hostile name in which everything happens; and its report after three rounds, and at its end."""
     config = TASK.of({
         "learner": "online", "scenario": str(short_world), "width": 8, "episodes": 30, "round_epochs": 5,
         "validate_every": 2, "validation_episodes": 10, "plan": ["11:grow", "12:keep=0.5"],
         "rules": {"freeze_patience": "null"},
     })  # fmt: skip
-    run = TASK.create(tmp_path / "a <b> & 'c'", config)
+    run = TASK.create(tmp_path_factory.mktemp("report") / "a <b> & 'c'", config)
     training = TASK.training(run, config, 1)
     for _ in range(3):
         training.round()
-    return run
+    first = write_report(run.folder).read_text()
+    TASK.train(run, 1)
+    return run.folder, first, write_report(run.folder).read_text()
 
 
-def test_a_report_has_everything_in_it_and_asks_for_nothing_outside(begun):
-    result = TASK.train(begun, 1)
-    path = write_report(begun.folder)
-    page = Page(path.read_text())
+def test_a_report_has_everything_in_it_and_asks_for_nothing_outside(reported):
+    folder, _, report = reported
+    page = Page(report)
     text = " ".join(page.words)
     assert all(address.startswith(("#", "data:")) for address in page.addresses)
     assert "@import" not in text
@@ -73,20 +74,18 @@ def test_a_report_has_everything_in_it_and_asks_for_nothing_outside(begun):
         with Image.open(io.BytesIO(base64.b64decode(source.removeprefix("data:image/png;base64,")))) as image:
             assert image.width > 800
     assert "a <b> & 'c'" in text  # escaped, so that it is read as words
-    assert f"{result['success']:.2%}" in text
-    for event in read_log(begun.folder, "events"):
+    assert f"{read_result(folder)['success']:.2%}" in text
+    for event in read_log(folder, "events"):
         assert event["reason"] in text
     for setting in ("exploration_decay", "belief_threshold", "wind_speed", "numba"):
         assert setting in text
 
 
-def test_a_run_that_is_not_finished_has_a_report_too_and_it_follows(begun):
-    first = write_report(begun.folder).read_text()
+def test_a_run_that_is_not_finished_has_a_report_too_and_it_follows(reported):
+    folder, first, second = reported
     assert "not finished" in first
-    TASK.train(begun, 1)
-    second = write_report(begun.folder).read_text()
     assert "not finished" not in second
-    assert write_report(begun.folder).read_text() == second
+    assert write_report(folder).read_text() == second
 
 
 def test_what_has_no_report_is_refused_in_one_line(tmp_path):

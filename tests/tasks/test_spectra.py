@@ -20,7 +20,7 @@ def run(plume_run, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def moments(run):
+def moments(run, few_episodes_in_module):
     """Of that run, all."""
     return analyse_run(run)
 

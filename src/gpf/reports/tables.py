@@ -1,5 +1,6 @@
 """Tables: what is measured of a run, how its values over seeds are written, and Markdown around them."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -63,8 +64,12 @@ def verdict(ours: Values, theirs: Values, measure: Measure) -> str:
 
 
 def measure_all(outcomes: Sequence[Outcome], measures: Measures) -> dict[str, list[float | None]]:
-    """Every measure of the runs of several seeds."""
-    return {name: [measure.of(outcome) for outcome in outcomes] for name, measure in measures.items()}
+    """Every measure of the runs of several seeds; None where it is missing, or not finite."""
+
+    def finite(value: float | None) -> float | None:
+        return value if value is not None and math.isfinite(value) else None
+
+    return {name: [finite(measure.of(outcome)) for outcome in outcomes] for name, measure in measures.items()}
 
 
 def scores_table(titles: Mapping[str, str], scores: Mapping[str, Mapping[str, Values]], measures: Measures) -> str:
