@@ -3,12 +3,14 @@ import dataclasses
 import numpy as np
 import pytest
 
-from gpf.navigation.evaluate import Evaluation, evaluate, film
+from gpf.navigation.evaluate import Evaluation, _relative, evaluate, film
 from gpf.navigation.figures import evaluation_figure
 from gpf.navigation.policies import CastAndSurge, Random, make_policy
 from gpf.navigation.seeds import BLOCK, HELD_OUT, LANES_OF_A_SEED, TUNING, VALIDATION, training_seeds
 from gpf.plume import Scenario
 from gpf.plume.env import PlumeEnv
+from gpf.plume.render import PIXELS, draw
+from gpf.plume.world import World
 from gpf.reports.figures import save_figure
 
 REFERENCE = Scenario.preset("reference")
@@ -120,6 +122,9 @@ def test_paths_are_shown_relative_to_the_wind():
     for path in evaluate(Random(), dataclasses.replace(turned, max_steps=1), 5, paths=5).paths.values():
         assert path[0, 0] > 2.9  # downwind, though that is +y
         assert abs(path[0, 1]) < 1e-5
+    world = World(1, turned)
+    world.lanes["x"], world.lanes["y"] = world.lanes["source_x"] + 1.0, world.lanes["source_y"] + 2.0
+    np.testing.assert_allclose(_relative(world), [[2.0, -1.0]], atol=1e-6)  # +x is to the right of +y
 
 
 def test_no_episodes_is_refused():
@@ -132,6 +137,10 @@ def test_a_film_shows_the_episode_to_its_end():
     steps = evaluate(CastAndSurge(), REFERENCE, 1, seed).steps[0]
     frames = list(film(CastAndSurge(), REFERENCE, seed, every=10))
     assert len(frames) == (steps + 9) // 10 + 1
+    world = World(1, REFERENCE)
+    world.seed([seed])
+    world.begin()
+    np.testing.assert_array_equal(frames[0], draw(world, 0, [(world.lanes["x"][0], world.lanes["y"][0])], PIXELS))
     assert (frames[0] != frames[-1]).any()
     small = next(film(CastAndSurge(), REFERENCE, seed, pixels=200))
     assert max(small.shape) == 200 < max(frames[0].shape)

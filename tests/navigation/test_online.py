@@ -167,6 +167,7 @@ def test_an_episode_equals_the_same_protocol_in_torch(q_learning, preset, observ
         total = torch_episode(plain, world, chance, exploration, settings, observation)
         assert episode.returns[0] == pytest.approx(total, abs=1e-6)
         assert (episode.steps[0], episode.success[0]) == (world.lanes[0]["step"], world.successes[0])
+        assert (episode.spl[0] > 0.0) == episode.success[0]
     for mine, theirs in zip(fused.model.parameters(), plain.model.parameters(), strict=True):
         torch.testing.assert_close(mine.detach(), theirs.detach(), rtol=1e-3, atol=1e-4)
 

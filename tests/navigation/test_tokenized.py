@@ -44,6 +44,17 @@ def test_the_heading_is_the_worlds_up_to_where_it_began():
         assert (seen.tokens == world.tokens).all()
 
 
+def test_a_policy_that_sees_tokens_reckons_with_its_own_turns():
+    scenario, lanes, actions = WORLDS["reference"], np.arange(2), np.zeros(2, np.int64)
+    policy, heading = Tokenized(make_policy("random"), scenario), np.zeros(2)
+    policy.begin([1, 2], scenario)
+    for _ in range(20):
+        policy.act(np.zeros((2, 5), np.float32), lanes, actions)
+        heading += scenario.row()["turns"][actions]
+        np.testing.assert_allclose(policy.seen.headings, heading)
+    assert len(np.unique(heading)) == 2
+
+
 def test_a_level_below_the_lowest_smell_is_no_reading():
     scenario = WORLDS["reference"]
     readings = level_readings(scenario)
