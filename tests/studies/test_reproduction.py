@@ -1,19 +1,29 @@
 """The paper's experiment: every agent it needs, and a page that says what the scores say."""
 
 import copy
-import dataclasses
 import json
 
 import numpy as np
 import pytest
-from gpf.tasks.reproduce import PARTS, agents, change, column, page, parameters, reproduce, width_of, write_page
 from PIL import Image
+from support import Here, nobody
 
-from gpf.navigation.config import planned_events
 from gpf.network import MLP
 from gpf.reports.statistics import interquartile_mean, paired_difference
-from gpf.tasks import reproduce as module
-from gpf.tasks.plume import create_run, train
+from gpf.studies import page_of, reproduction
+from gpf.studies.reproduction import (
+    PARTS,
+    agents,
+    change,
+    column,
+    page,
+    parameters,
+    q_learning_figure,
+    reproduce,
+    reproduction_study,
+    training_figure,
+    width_of,
+)
 
 pytestmark = pytest.mark.usefixtures("one_torch_thread")
 
@@ -31,30 +41,48 @@ def test_every_agent_is_one_that_can_be_trained(tmp_path):
     names = [agent.name for agent in agents(tmp_path)]
     assert len(set(names)) == len(names) == 15
     for agent in agents(tmp_path):
-        config = dataclasses.replace(agent.config, scenario="reference").resolved()
-        assert config.learner == "online"
-        assert config.episodes == 5000
-    plans = {agent.name: planned_events(agent.config.plan) for agent in agents(tmp_path)}
+        agent.config.check()
+        assert agent.config.learner.NAME == "online"
+        assert agent.config.epochs == 5000
+    plans = {agent.name: agent.config.planned_events() for agent in agents(tmp_path)}
     assert plans["grown and pruned"] == {
         2000: [None], 3000: [None], 4000: [None], 2010: [0.479], 3010: [0.196], 4010: [0.099],
     }  # fmt: skip
 
 
+def test_half_the_budget_is_a_world_of_half_the_steps(tmp_path):
+    study = reproduction_study(tmp_path, range(2), ["budget"])
+    world = json.loads((tmp_path / "half-budget.json").read_text())
+    assert world["max_steps"] * 2 == reproduction.Scenario.of("reference").max_steps
+    assert study.runs == 2 * 6
+    assert not (tmp_path / "half-budget.json.new").exists()
+
+
 @pytest.fixture(scope="module")
-def scores(tmp_path_factory):
-    """Two parts, one seed, in a world so small that it takes seconds."""
+def written(tmp_path_factory, few_episodes_in_module):
+    """The page of two parts, one seed, in a world so small that it takes seconds."""
     folder = tmp_path_factory.mktemp("reproduce")
     world = folder / "tiny.json"
     world.write_text(json.dumps({"preset": "reference", "max_steps": 4, "start_distance_max": 3.0}))
+    study = reproduction_study(folder / "runs", range(3, 4), ["sparsity"], str(world))
+    return reproduce(study, folder / "runs", ["sparsity"], str(world), folder / "page", "gpf reproduce", Here(), nobody)
 
-    def train_all(wanted, jobs, tell):
-        return {place: train(create_run(place, config), threads=1) for place, config in wanted.items()}
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "train_all", train_all)
-        patch.setattr("gpf.tasks.plume.EPISODES", 20)
-        patch.setattr("gpf.tasks.plume.VALIDATION_EPISODES", {"online": 10})
-        return reproduce(folder / "runs", range(3, 4), ["sparsity"], scenario=str(world))
+@pytest.fixture(scope="module")
+def scores(written):
+    return json.loads(written.with_suffix(".json").read_text())
+
+
+def test_one_seed_has_its_page_without_intervals(written, scores):
+    text = written.read_text()
+    assert text == page_of(scores, "reproduction")
+    rows = [line for line in text.splitlines() if line.startswith("| ")]
+    assert not [row for row in rows if "[" in row or "nan" in row]
+    assert "seeds 3 to 3" in text
+    for name in ("training", "q-learning"):
+        assert f"reproduction-{name}.png" in text
+        with Image.open(written.with_name(f"reproduction-{name}.png")) as image:
+            assert image.width > 1000
 
 
 def test_scores_are_those_of_the_runs(scores):
@@ -84,7 +112,7 @@ def test_the_page_says_what_the_scores_say(scores, tmp_path):
             for key in ("best", "last", "best of 100", "last of 100"):
                 run[key] = 0.5 + 0.02 * n + 0.01 * random.random()
         made_up["agents"][agent.name] = {"runs": runs}
-    text = page(made_up)
+    text = page(made_up, "reproduction")
     value, low, high = interquartile_mean(column(made_up, "GPF", "best of 100"))
     assert f"{100 * value:.1f} [{100 * low:.1f}, {100 * high:.1f}]" in text
     best = np.array([max(run["curve"]) for run in made_up["agents"]["depth 4, width 45"]["runs"]])
@@ -101,13 +129,8 @@ def test_the_page_says_what_the_scores_say(scores, tmp_path):
     ):
         assert title in text
     assert "| 2500 | 91.5 |" in text
-    path = write_page(made_up, tmp_path / "page", "gpf reproduce")
-    assert path.read_text().startswith(text)
-    assert json.loads((tmp_path / "page" / "reproduction.json").read_text()) == made_up
-    for name in ("training", "q-learning"):
-        assert f"reproduction-{name}.png" in text
-        with Image.open(tmp_path / "page" / f"reproduction-{name}.png") as image:
-            assert image.width > 1000
+    for figure in (training_figure(made_up), q_learning_figure(made_up)):
+        assert figure.axes
 
 
 @pytest.mark.parametrize(

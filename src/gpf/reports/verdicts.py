@@ -35,8 +35,10 @@ class Verdict(StrEnum):
         return cls.PARTLY if divided else cls.CONFIRMED if holds else cls.REFUTED
 
     @classmethod
-    def of_bounds(cls, low: float, high: float, bound: float = 0.0) -> "Verdict":
-        """Of a claim that something lies below a bound, by the interval that it lies in."""
+    def of_bounds(cls, low: float, high: float, bound: float = 0.0, seeds: int = 2) -> "Verdict":
+        """Of a claim that something lies below a bound, by the interval that it lies in; one seed has none."""
+        if seeds < 2:
+            return cls.UNDECIDED
         return cls.CONFIRMED if high < bound else cls.REFUTED if low > bound else cls.UNDECIDED
 
 

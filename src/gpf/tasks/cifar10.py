@@ -11,7 +11,7 @@ from torch.nn import functional
 from gpf.data import Images, cifar10
 from gpf.network import MLP, Rules
 from gpf.reports.statistics import paired_difference
-from gpf.reports.tables import Measure, iqm
+from gpf.reports.tables import Measure, difference, iqm
 from gpf.reports.verdicts import Claim, Verdict
 from gpf.runs.folder import Outcome, Run, read_log
 from gpf.runs.training import Round
@@ -179,7 +179,7 @@ def _claims(of: Outcomes) -> list[Claim]:
     theirs = [one.result["most_accurate"]["accuracy"] for one in of["baseline"]]
     for name in ours:
         mine = [one.result["most_accurate"]["accuracy"] for one in of[name]]
-        d, rise = paired_difference(mine, theirs), paired_difference(rises[name], rises["baseline"])
+        rise = paired_difference(rises[name], rises["baseline"])
         then, in_the_end = (
             [a / b for a, b in zip(map(of_run, of[name]), map(of_run, of["baseline"]), strict=True)]
             for of_run in (_parameters_then, lambda one: one.result["parameters"])
@@ -187,11 +187,11 @@ def _claims(of: Outcomes) -> list[Claim]:
         claims.append(
             Claim(
                 "more stable learning even while simultaneously adding layers and pruning neurons",
-                f"{name}: that rise less the baseline's is {rise.mean:+.3f} [{rise.low:+.3f}, {rise.high:+.3f}]; best"
-                f" test accuracy {iqm(mine, '.2%')} against {iqm(theirs, '.2%')}, difference {d.mean:+.2%}"
-                f" [{d.low:+.2%}, {d.high:+.2%}], with {iqm(then, '.0%')} of the baseline's parameters then and"
+                f"{name}: that rise less the baseline's is {difference(rises[name], rises['baseline'], '.3f')}; best"
+                f" test accuracy {iqm(mine, '.2%')} against {iqm(theirs, '.2%')}, difference"
+                f" {difference(mine, theirs, '.2%')}, with {iqm(then, '.0%')} of the baseline's parameters then and"
                 f" {iqm(in_the_end, '.0%')} in the end",
-                Verdict.of_bounds(rise.low, rise.high),
+                Verdict.of_bounds(rise.low, rise.high, seeds=len(mine)),
             )
         )
     return claims

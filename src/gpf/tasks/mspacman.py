@@ -278,15 +278,17 @@ def _claims(of: Outcomes) -> list[Claim]:
     if any(np.ptp(values) for values in about_their_means.values()):
         p = float(stats.levene(*about_their_means.values(), center="median").pvalue)
     d = paired_difference(np.log(np.maximum(spreads["GPF"], 1e-9)), np.log(np.maximum(spreads["baseline"], 1e-9)))
+    several = len(spreads["GPF"]) > 1
+    interval = f" [{np.exp(d.low):.2f}, {np.exp(d.high):.2f}]" if several else ""
     return [
         Claim(
             "the volatility in validation rewards for the baseline policy is much higher than that of the dynamic GPF"
             " policy",
             f"standard deviation over epochs {iqm(spreads['GPF'], '.1f')} (GPF) against"
-            f" {iqm(spreads['baseline'], '.1f')}, a ratio of {np.exp(d.mean):.2f} [{np.exp(d.low):.2f},"
-            f" {np.exp(d.high):.2f}]; Brown and Forsythe's test of equal variances: p = {p:.3g}. Of training losses, by"
+            f" {iqm(spreads['baseline'], '.1f')}, a ratio of {np.exp(d.mean):.2f}{interval}; Brown and"
+            f" Forsythe's test of equal variances: p = {p:.3g}. Of training losses, by"
             f" seed, the largest of an epoch: {_largest_losses(of['GPF'])} (GPF), {_largest_losses(of['baseline'])}",
-            Verdict.of_bounds(d.low, d.high) if p < 0.05 else Verdict.UNDECIDED,
+            Verdict.of_bounds(d.low, d.high) if p < 0.05 and several else Verdict.UNDECIDED,
         )
     ]
 
