@@ -1,6 +1,6 @@
 """Draw the picture of the README: an episode of the cast-and-surge baseline, and the plume as it is at its end.
 
-    python examples/picture.py [PATH]
+python examples/picture.py [PATH]
 """
 
 import sys
