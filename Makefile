@@ -6,7 +6,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 READY := .venv/ready
 
-.PHONY: train test test-slow lint format setup clean
+.PHONY: train test test-slow coverage mutants lint format setup clean
 .DELETE_ON_ERROR:
 
 train: $(READY)  ## train the default navigator; curve and trajectories go to runs/plume-N/figures
@@ -17,6 +17,12 @@ test: $(READY)  ## the test suite, in parallel
 
 test-slow: $(READY)  ## learning checks that take minutes
 	$(BIN)/python -m pytest -m slow
+
+coverage: $(READY)  ## line and branch coverage of the tests, by package; options: ARGS="--against FILE.json"
+	$(BIN)/python benchmarks/coverage_table.py $(ARGS)
+
+mutants: $(READY)  ## share of small changes to the sources that the tests notice; options: ARGS="--sample 50"
+	$(BIN)/python benchmarks/mutants.py $(ARGS)
 
 lint: $(READY)  ## style, format and types
 	$(BIN)/python -m ruff check

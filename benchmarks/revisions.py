@@ -20,24 +20,25 @@ import safetensors.torch
 import torch
 
 HERE = Path(__file__).parent.parent
-FEW = "--lanes 32 --steps 160000"
+FEW = "--lanes 64 --steps 500000"
 TRAINED = {
-    "policy-gradient": f"train {FEW} --seed 3 --rules warmup 0 grow_patience 2 prune_patience 4 grow_trial none",
+    "policy-gradient": f"train {FEW} --seed 3 --rules warmup 0 grow_patience 2 grow_threshold 1"
+    " prune_patience 4 grow_trial 6 freeze_patience 3 freeze_delta 0.02",
     "policy-gradient, 22 inputs": f"train {FEW} --seed 4 --observation onehot",
-    "parallel": f"train --learner parallel {FEW} --seed 5 --rules grow_patience 4 prune_patience 4",
+    "parallel": f"train --learner parallel {FEW} --seed 5 --rules grow_patience 4 grow_threshold 1 prune_patience 4",
     "online": "train --learner online --episodes 700 --seed 6 --plan 200:grow 300:keep=0.5",
-    "cifar10": "train cifar10 --images 2000 --epochs 5 --width 64 --rules warmup 0 grow_patience 1 prune_patience 1"
-    " weight_threshold 0.05 saliency_threshold 0.03",
+    "cifar10": "train cifar10 --images 2000 --epochs 8 --width 64 --rules warmup 0 grow_patience 1 grow_threshold 9"
+    " prune_patience 1 weight_threshold 0.05 saliency_threshold 0.03 freeze_patience 3 freeze_delta 0.05",
     "permuted-mnist": "train permuted-mnist --tasks 3 --samples 3000",
     "shakespeare": "train shakespeare --steps 200 --layers 3 --width 16 --heads 2 --context 16",
     "mspacman": "train mspacman-longer --epochs 2 --steps 40 --lanes 2 --games 2",
 }
 """What is trained, by commands that both revisions know."""
 CONTINUAL = (
-    "continual --streams returning --methods gpf one-each ewc reset --seeds 1 --first-seed 7 --episodes 150"
+    "continual --streams returning --methods gpf one-each ewc reset --seeds 1 --first-seed 7 --episodes 600"
     " --visits 5 --jobs 1"
 )
-WORLD = "--steps 200 --width 16 --heads 2 --context 16 --rules warmup 0 grow_patience 1"
+WORLD = "--steps 600 --width 16 --heads 2 --context 16 --rules warmup 0 grow_patience 1 grow_threshold 9"
 RENAMED = {"steps": "step", "said": "decisions", "reason": "reason"}
 LEFT_OUT = {"seconds", "steps_per_second", "reason", "kind", "decisions"}
 """Times, and words."""

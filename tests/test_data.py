@@ -160,25 +160,42 @@ def test_a_missing_page(folder, served):
         fetch(source(served[0]))
 
 
+def tiny_cifar(place, monkeypatch, images=3):
+    """Files like CIFAR-10's, of a few random images each; their digests are those that are looked for."""
+    place.mkdir(parents=True)
+    random = np.random.default_rng(0)
+    for name in data.CIFAR10_FILES:
+        (place / name).write_bytes(random.integers(10, size=images * 3073, dtype=np.uint8).tobytes())
+    digests = {name: hashlib.md5((place / name).read_bytes()).hexdigest() for name in data.CIFAR10_FILES}
+    monkeypatch.setattr(data, "CIFAR10_FILES", digests)
+    return [(place / name).read_bytes() for name in digests]
+
+
 def test_cifar_is_unpacked_from_its_archive(folder, served, tmp_path, monkeypatch):
     url, _, does = served
-    place = tmp_path / "cifar-10-batches-bin"
-    place.mkdir()
-    random = np.random.default_rng(0)
-    names = [*(f"data_batch_{n}.bin" for n in range(1, 6)), "test_batch.bin"]
-    for name in names:
-        (place / name).write_bytes(random.integers(10, size=10_000 * 3073, dtype=np.uint8).tobytes())
-    with tarfile.open(tmp_path / "c.tar.gz", "w:gz", compresslevel=1) as archive:
-        archive.add(place, place.name)
+    held = tiny_cifar(tmp_path / "cifar-10-batches-bin", monkeypatch)
+    with tarfile.open(tmp_path / "c.tar.gz", "w:gz") as archive:
+        archive.add(tmp_path / "cifar-10-batches-bin", "cifar-10-batches-bin")
     does["/thing"] = (tmp_path / "c.tar.gz").read_bytes()
     monkeypatch.setattr(data, "CIFAR10", source(url, does["/thing"], "cifar-10-binary.tar.gz"))
-    (images, classes), _ = data.cifar10()
-    first = np.fromfile(place / names[0], np.uint8).reshape(-1, 3073)
-    assert (images[:10_000] == first[:, 1:]).all()
-    assert (classes[:10_000] == first[:, 0]).all()
+    (images, classes), (test_images, test_classes) = data.cifar10()
+    records = np.frombuffer(b"".join(held), np.uint8).reshape(18, 3073)
+    np.testing.assert_array_equal(np.concatenate([images, test_images]), records[:, 1:])
+    np.testing.assert_array_equal(np.concatenate([classes, test_classes]), records[:, 0])
+    assert len(images) == 15
     assert sorted(path.name for path in folder.iterdir()) == ["cifar-10-batches-bin", "cifar-10-binary.tar.gz"]
-    (folder / "cifar-10-batches-bin" / "test_batch.bin").write_bytes(b"cut")
-    with pytest.raises(ValueError, match=r"^data: .*test_batch.bin has 3 bytes; accepted: 30,730,000"):
+
+
+@pytest.mark.parametrize("name", data.CIFAR10_FILES)
+@pytest.mark.parametrize("damage", ["one byte", "cut", "empty"])
+def test_a_damaged_cifar_file_is_named(folder, monkeypatch, name, damage):
+    """A size that is right is not enough: one wrong byte is found."""
+    tiny_cifar(folder / "cifar-10-batches-bin", monkeypatch)
+    path = folder / "cifar-10-batches-bin" / name
+    content = bytearray(path.read_bytes())
+    content[5000] ^= 1
+    path.write_bytes({"one byte": content, "cut": content[:3073], "empty": b""}[damage])
+    with pytest.raises(ValueError, match=rf"^.*{name} is damaged; replace it by the original, or delete it and it"):
         data.cifar10()
 
 
@@ -186,20 +203,28 @@ def test_a_damaged_idx_file_is_named(folder):
     for name, one in data.MNIST.items():
         (folder / one.path).parent.mkdir(parents=True, exist_ok=True)
         (folder / one.path).write_bytes(gzip.compress(name.encode()))
-    with pytest.raises(ValueError, match=r"^data: .*train-images-idx3-ubyte.gz is damaged; accepted: the true file"):
+    with pytest.raises(ValueError, match=r"^/.*train-images-idx3-ubyte.gz is damaged; replace it"):
         data.mnist()
     packed = bytearray(gzip.compress(CONTENT))
     packed[30:60] = bytes(30)  # no longer what zlib can read
     (folder / data.MNIST["train-images-idx3-ubyte"].path).write_bytes(packed)
-    with pytest.raises(ValueError, match=r"^data: .*train-images-idx3-ubyte.gz is damaged; accepted: the true file"):
+    with pytest.raises(ValueError, match=r"^/.*train-images-idx3-ubyte.gz is damaged; replace it"):
         data.mnist()
 
 
 def test_a_text_that_was_cut_off_is_named(folder):
     (folder / "tinyshakespeare").mkdir(parents=True)
     (folder / "tinyshakespeare" / "input.txt").write_text("First Citizen:")
-    with pytest.raises(ValueError, match=r"^data: .*input.txt is damaged; accepted: the true file, or none"):
+    with pytest.raises(ValueError, match=r"^/.*input.txt is damaged; replace it"):
         data.tinyshakespeare()
+
+
+def test_a_damaged_vocabulary_is_named(folder):
+    (folder / "gpt2").mkdir(parents=True)
+    for name in data.GPT2:
+        (folder / "gpt2" / name).write_text("{}")
+    with pytest.raises(ValueError, match=r"^/.*encoder.json is damaged; replace it"):
+        data.gpt2_encoding()
 
 
 def test_an_archive_that_cannot_be_unpacked_says_what_to_put_where(folder, tmp_path):
@@ -219,7 +244,7 @@ def test_an_archive_that_cannot_be_unpacked_says_what_to_put_where(folder, tmp_p
 def test_a_damaged_archive_is_named_and_kept(folder):
     folder.mkdir()
     (folder / "cifar-10-binary.tar.gz").write_bytes(gzip.compress(b"no archive"))
-    with pytest.raises(ValueError, match=r"^data: .*cifar-10-binary.tar.gz is damaged .*; accepted: the true file"):
+    with pytest.raises(ValueError, match=r"^/.*cifar-10-binary.tar.gz is damaged; replace it"):
         data.cifar10()
     assert [path.name for path in folder.iterdir()] == ["cifar-10-binary.tar.gz"]
 

@@ -51,7 +51,15 @@ CIFAR10 = Source(
     "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
     "c32a1d4ab5d03f1284b67883e8d87530",
 )
-CIFAR10_FILES = (*(f"data_batch_{n}.bin" for n in range(1, 6)), "test_batch.bin")
+CIFAR10_FILES = {
+    "data_batch_1.bin": "5dd7e06a14cb22eb9f671a540d1b7c25",
+    "data_batch_2.bin": "5ea93a67294ea407fff1d09f752e9692",
+    "data_batch_3.bin": "942cd6a4bcdd0dd3c604fbe906cb4421",
+    "data_batch_4.bin": "ae636b3ba5c66a11e91e8cb52e771fcb",
+    "data_batch_5.bin": "53f37980c15c3d472c316c40844f3f0d",
+    "test_batch.bin": "803d5f7f4d78ea53de84dbe85f74fb6d",
+}
+"""What the archive unpacks to, with the MD5 of each file."""
 MNIST = {
     name: Source(f"MNIST/raw/{name}.gz", f"https://ossci-datasets.s3.amazonaws.com/mnist/{name}.gz", digest)
     for name, digest in {
@@ -89,17 +97,20 @@ def cifar10() -> tuple[Images, Images]:
     folder = data_folder() / "cifar-10-batches-bin"
     if not _whole(folder):
         _unpack(fetch(CIFAR10), folder)
-    batches = []
-    for name in CIFAR10_FILES:
-        held = np.fromfile(folder / name, np.uint8)
-        if len(held) != 10_000 * 3073:
-            raise ValueError(
-                f"data: {folder / name} has {len(held):,} bytes; accepted: 30,730,000, or none, for it to be downloaded"
-            )
-        batches.append(held.reshape(10_000, 3073))
-    records = np.concatenate(batches)
-    images, classes = np.ascontiguousarray(records[:, 1:]), records[:, 0].astype(np.int64)
-    return (images[:50_000], classes[:50_000]), (images[50_000:], classes[50_000:])
+    *training, test = (_cifar10_batch(folder / name, digest) for name, digest in CIFAR10_FILES.items())
+    return (
+        np.concatenate([images for images, _ in training]),
+        np.concatenate([classes for _, classes in training]),
+    ), test
+
+
+def _cifar10_batch(path: Path, digest: str) -> Images:
+    """The images and classes of one file."""
+    content = path.read_bytes()
+    if hashlib.md5(content, usedforsecurity=False).hexdigest() != digest:
+        raise _damaged(path)
+    records = np.frombuffer(content, np.uint8).reshape(-1, 3073)  # a class, then three planes of 1,024 pixels
+    return np.ascontiguousarray(records[:, 1:]), records[:, 0].astype(np.int64)
 
 
 def mnist() -> tuple[Images, Images]:
@@ -123,7 +134,7 @@ def gpt2_encoding() -> Any:
         from tiktoken.load import data_gym_to_mergeable_bpe_ranks
     except ImportError:
         raise ValueError("tiktoken: it is not installed; accepted: after pip install 'gpf-networks[text]'") from None
-    files = {name: str(fetch(source)) for name, source in GPT2.items()}
+    files = {name: str(_checked(source)) for name, source in GPT2.items()}
     ranks = data_gym_to_mergeable_bpe_ranks(
         vocab_bpe_file=files["vocab.bpe"],
         encoder_json_file=files["encoder.json"],
@@ -186,8 +197,12 @@ def _checked(source: Source) -> Path:
     """As `fetch`, of a file that whoever put it there may have damaged."""
     path = fetch(source)
     if digest_of(path, source.digest, _packed(path)) != source.digest:
-        raise ValueError(f"data: {path} is damaged; accepted: the true file, or none, for it to be downloaded")
+        raise _damaged(path)
     return path
+
+
+def _damaged(path: Path) -> ValueError:
+    return ValueError(f"{path} is damaged; replace it by the original, or delete it and it will be downloaded again")
 
 
 def _packed(path: Path) -> bool:
@@ -247,9 +262,7 @@ def _unpack(archive: Path, folder: Path) -> None:
             for file in (unfinished / folder.name).iterdir():
                 file.replace(folder / file.name)
         except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise ValueError(
-                f"data: {archive} is damaged ({error}); accepted: the true file, or none, for it to be downloaded"
-            ) from None
+            raise _damaged(archive) from error
         except OSError as error:
             raise ValueError(
                 f"data: {archive} cannot be unpacked ({error}); accepted: its files put into {folder}, or GPF_DATA set"

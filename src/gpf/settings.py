@@ -12,9 +12,9 @@ import math
 import types
 import typing
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
-Settings = TypeVar("Settings")
+AnySettings = TypeVar("AnySettings")
 
 
 def number(default: float | None, low: float = -math.inf, high: float = math.inf, *, below: bool = False) -> Any:
@@ -39,12 +39,16 @@ def check(settings: Any, whole: float = -math.inf, real: float = -math.inf) -> N
 
 
 def _range(low: float, high: float, below: bool) -> str:
-    bounds = [f"at least {low:,g}"] * math.isfinite(low)
-    bounds += [f"{'below' if below else 'at most'} {high:,g}"] * math.isfinite(high)
+    bounds = [f"at least {_digits(low)}"] if math.isfinite(low) else []
+    bounds += [f"{'below' if below else 'at most'} {_digits(high)}"] if math.isfinite(high) else []
     return " and ".join(bounds) or "a finite number"
 
 
-def read(kind: type[Settings], values: Any, where: str = "") -> Settings:
+def _digits(bound: float) -> str:
+    return f"{int(bound):,}" if bound == int(bound) else f"{bound:g}"
+
+
+def read(kind: type[AnySettings], values: Any, where: str = "") -> AnySettings:
     """A dataclass from plain data: a mapping of its fields, in which tuples may be lists and integers be floats.
 
     Args:
@@ -65,6 +69,26 @@ def read(kind: type[Settings], values: Any, where: str = "") -> Settings:
         raise ValueError(f"{prefix}settings are incomplete ({error})") from None
     except ValueError as error:
         raise ValueError(f"{prefix}{error}") from None
+
+
+class Settings:
+    """A base of dataclasses of settings: from plain data and back. Numbers have the ranges that their fields declare.
+
+    Where a field declares none, whole numbers are at least 1, and others at least 0.
+    """
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Self:
+        """Settings from plain data."""
+        return read(cls, values)
+
+    def plain(self) -> dict[str, Any]:
+        """As plain data."""
+        return plain(self)
+
+    def check(self) -> None:
+        """Refuse what cannot be."""
+        check(self, whole=1, real=0)
 
 
 @functools.cache
@@ -132,7 +156,7 @@ def _converted(name: str, kind: Any, value: Any) -> Any:
     if origin is tuple and isinstance(value, list | tuple):
         return tuple(_converted(name, arguments[0], one) for one in value)
     if origin is dict and isinstance(value, dict) and all(isinstance(key, str) for key in value):
-        return {key: _converted(f"{name}.{key}", arguments[1], one) for key, one in value.items()}
+        return {key: _converted(f"{name}.{' '.join(key.split())}", arguments[1], one) for key, one in value.items()}
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if isinstance(kind, type) and type(value) is kind:
@@ -141,8 +165,8 @@ def _converted(name: str, kind: Any, value: Any) -> Any:
 
 
 def _converted_to_one_of(name: str, kinds: tuple[Any, ...], value: Any) -> Any:
-    if value is None and type(None) in kinds:
-        return None
+    if type(value) in kinds:
+        return value
     problems = []
     for kind in kinds:
         if kind is not type(None):

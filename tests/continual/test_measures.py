@@ -25,6 +25,8 @@ def test_forgetting_by_hand():
     ]
     assert measures.forgetting(stream) == pytest.approx((0.6 + 0.2) / 2)
     assert measures.forgetting(stream[:2]) is None
+    again = [*stream, visit("a", [1], [1], (4, 10), (9, 10))]  # since the visit before, where it ended at 0.7
+    assert measures.forgetting(again) == pytest.approx((0.6 + 0.2 + 0.3) / 3)
     stream[2]["first_whole"] = (8, 10)
     assert measures.forgetting(stream, "first_whole") == pytest.approx((0.1 + 0.2) / 2)
     stream[2]["first_whole"] = (0, 0)  # nothing is known of it
@@ -47,10 +49,25 @@ def test_a_recovery_needs_a_hundred_episodes():
     assert measures.recovery([visit("a", [1], [1]), visit("b", [60, 60, 60], [60, 60, 60])], fresh) == 120.0
 
 
+def test_a_recovery_is_seen_in_the_latest_hundred_episodes_and_no_fewer():
+    fresh = [visit("a", [1], [1]), visit("b", [1], [1], last=(1, 1))]
+    for ended, found, wanted in [
+        ([100, 100], [90, 100], 100.0),  # a hundred will do
+        ([99, 100], [99, 80], 199.0),  # 99 will not; then 80 of the latest 100
+        ([20, 100, 100], [0, 90, 100], 120.0),  # what lies further back does not count
+        ([20, 99, 99], [0, 99, 89], 218.0),  # 99 of the latest 99 would be enough, 99 of 119 is not
+    ]:
+        got = measures.recovery([visit("a", [1], [1]), visit("b", ended, found)], fresh)
+        assert got == wanted, (ended, found)
+
+
 def test_transfer_counts_first_visits_but_the_very_first():
     fresh = [visit(name, [10], [found]) for name, found in (("a", 5), ("b", 5), ("a", 5), ("c", 5))]
     ours = [visit(name, [10], [found]) for name, found in (("a", 9), ("b", 7), ("a", 10), ("c", 4))]
     assert measures.transfer(ours, fresh) == pytest.approx((0.2 - 0.1) / 2)
+    fresh, ours = [*fresh, visit("b", [10], [5])], [*ours, visit("b", [10], [10])]  # not for the first time
+    assert measures.transfer(ours, fresh) == pytest.approx((0.2 - 0.1) / 2)
+    assert measures.transfer(ours[:1], fresh[:1]) is None
 
 
 def test_another_stream_is_no_standard():

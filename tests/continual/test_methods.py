@@ -9,6 +9,8 @@ from torch import nn
 import gpf
 from gpf.continual.methods import ContinualBackprop, L2Init, OnlineEWC, ShrinkAndPerturb, linear_layers
 
+pytestmark = pytest.mark.usefixtures("one_torch_thread")
+
 
 def single(value, rate=0.1):
     """One weight, and an optimizer that subtracts rate times its gradient."""
@@ -83,6 +85,63 @@ def test_the_least_useful_unit_begins_anew_by_hand():
     assert model.layers[0].linear.weight[1].tolist() != [0.0, 1.0]
     assert cbp.age[0].tolist() == [2.0, 0.0, 2.0]
     assert cbp.utility[0][1] == 0.0
+
+
+def replaced(utility, age, due, maturity=3):
+    """Which of three units a step replaces, without anything to learn."""
+    model = two_layers()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+    cbp = ContinualBackprop(model, optimizer, linear_layers(model), rate=0.0, maturity=maturity)
+    cbp.utility[0].copy_(torch.tensor(utility))
+    cbp.age[0].copy_(torch.tensor(age))
+    cbp.due[0] = due
+    with torch.no_grad():
+        model.layers[0].linear.bias.fill_(1.0)
+    model(torch.zeros(1, 2)).sum().backward()
+    cbp._activity[0] = torch.zeros(3)  # what counts is what has been gathered
+    optimizer.step()
+    anew = (cbp.age[0] == 0.0).tolist()
+    assert (model.layers[0].linear.bias == 0.0).tolist() == anew
+    assert cbp.due[0] == due - sum(anew)
+    return anew
+
+
+def test_utilities_count_by_age_and_young_units_are_spared():
+    """A running mean over few steps is smaller than one over many; both are taken for what they will become."""
+    ages = [9.0, 4.0, 2.0]  # before the step; the last one is not mature after it either
+    assert replaced([0.05, 0.04, 0.0], ages, due=1.0) == [True, False, False]  # 0.05 / 0.1 is less than 0.04 / 0.05
+    assert replaced([0.1, 0.04, 0.0], ages, due=1.0) == [False, True, False]
+    assert replaced([0.1, 0.04, 0.0], ages, due=3.0) == [True, True, False]
+    assert replaced([0.1, 0.04, 0.0], ages, due=0.9) == [False, False, False]
+
+
+def test_only_what_is_learned_from_counts_as_activity():
+    model = gpf.MLP(4, 6, 2)
+    cbp = ContinualBackprop(model, torch.optim.Adam(model.parameters()), linear_layers(model))
+    model(torch.ones(2, 4))
+    seen = cbp._activity[0].clone()
+    with torch.no_grad():
+        model(torch.full((2, 4), 9.0))
+    assert torch.equal(cbp._activity[0], seen)
+
+
+def test_a_unit_is_no_longer_new_when_its_count_makes_no_difference():
+    model = two_layers()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01, betas=(0.9, 0.9))
+    cbp = ContinualBackprop(model, optimizer, linear_layers(model), rate=1.0 / 3.0, maturity=0)
+
+    def train():
+        optimizer.zero_grad()
+        model(torch.ones(1, 2)).sum().backward()
+        optimizer.step()
+
+    train()
+    cbp.rate = 0.0
+    assert cbp.young.keys() == {"layers.0.linear.weight", "layers.0.linear.bias", "head.weight"}
+    for _ in range(100):  # ten times 1 / (1 - 0.9)
+        assert cbp.young
+        train()
+    assert not cbp.young
 
 
 @pytest.mark.parametrize("eps", [1e-8, 1e-2])

@@ -1,5 +1,6 @@
 """What is kept, tried and recalled, with a world of two lines: rates of success are whatever the test says."""
 
+import dataclasses
 import json
 
 import pytest
@@ -7,8 +8,10 @@ import torch
 
 import gpf
 from gpf.continual.decisions import Continued, FalseAlarm, NewPath, Recalled, TrialBegun
-from gpf.continual.recall import Recall, Settings
+from gpf.continual.recall import Recall, Settings, copied, prune_snapshot
+from gpf.network.state import capture
 
+pytestmark = pytest.mark.usefixtures("one_torch_thread")
 SETTINGS = Settings(interval=2, settled=3, trial=4, drop=0.5, keep=0.5, budget=10_000)
 STEPS = 1000.0
 
@@ -316,16 +319,127 @@ def test_into_another_world_goes_what_mattered_most_and_the_rest_may_grow_again(
     assert torch.equal(whole.net.model.layers[0].linear.weight.detach(), before)
 
 
-def test_a_decision_is_logged_with_its_kind_its_numbers_and_a_sentence():
-    decisions = [
-        TrialBegun(candidates=1, rate=0.1, before=0.5), Recalled(version=3, rate=0.4, before=0.5),
-        Continued(rate=0.1, before=0.5), FalseAlarm(rate=0.4, before=0.5), NewPath(version=4, rate=0.01, before=0.5),
-    ]  # fmt: skip
-    lines = [json.loads(json.dumps(decision.to_json())) for decision in decisions]
-    assert [line["kind"] for line in lines] == ["trial", "recalled", "continued", "false-alarm", "new-path"]
-    assert lines[0] == {
-        "kind": "trial", "candidates": 1, "rate": 0.1, "before": 0.5,
-        "reason": "tries 1 kept version, because the rate fell from 0.5 to 0.1",
-    }  # fmt: skip
-    assert all(line["reason"] == str(decision) for line, decision in zip(lines, decisions, strict=True))
-    assert [line.get("version") for line in lines] == [None, 3, None, None, 4]
+def test_every_epoch_counts_once_and_copies_are_made_at_their_interval():
+    recall = made(interval=4, settled=3)
+    used = []
+    for epoch in range(1, 13):
+        learn(recall)
+        assert recall.epoch == epoch
+        used.append(recall.versions[0].used if recall.versions else None)
+    assert used == [None] * 3 + [4] * 4 + [8] * 4 + [12]
+    drop(recall)
+    begun = recall.epoch
+    recall.after_trial([0.0], [STEPS])
+    assert (recall.epoch, recall.trial.epochs) == (begun + 1, 1)
+    try_out(recall, {None: 0.0})
+    assert recall.epoch == recall.since == begun + 4  # with nothing else to try: twice the head start
+
+
+def rates(recall, *given):
+    """Let epochs have these rates; returns the decisions."""
+    return [decision for rate in given for decision in recall.after_epoch(rate * STEPS, STEPS)]
+
+
+def test_a_fall_is_looked_for_in_no_more_than_the_window():
+    """Of 10 successes an epoch, two epochs without any are the fewest that chance does not explain."""
+    for window, found in ((1, []), (2, [TrialBegun(candidates=0, rate=0.0, before=0.01)])):
+        assert rates(made(settled=6, window=window), *[0.01] * 12, 0.0, 0.0) == found
+
+
+def test_a_fall_begins_where_chance_ends():
+    """Of 16 successes, four standard deviations are 16."""
+    assert rates(made(settled=6), *[0.016] * 12, 0.0) == [TrialBegun(candidates=0, rate=0.0, before=0.016)]
+    assert rates(made(settled=6), *[0.0159] * 12, 0.0) == []
+
+
+@pytest.mark.parametrize(
+    ("last", "kept"),
+    [
+        ([0.4], True),
+        ([0.39], False),  # 0.46 on average, but not in the last epoch
+        ([0.4, 0.44], False),  # 0.447 on average
+        ([0.4, 0.45], True),
+    ],
+)
+def test_a_copy_is_made_of_what_is_at_its_best_on_average_and_in_the_last_epoch(last, kept):
+    recall = made(interval=1, settled=3, drop=0.01)
+    rates(recall, *[0.5] * 6, *last)
+    assert (recall.versions[0].used == recall.epoch) == kept
+
+
+@pytest.mark.parametrize(
+    ("after", "number"),
+    [
+        ([0.35] * 6, 0),  # 0.7 of 0.5
+        ([0.1] * 3 + [0.35] * 3, 0),  # only the latest count
+        ([0.5] * 3 + [0.34] * 3, 1),
+        ([0.34] * 5, 0),  # it is not yet time
+    ],
+)
+def test_what_goes_on_is_the_same_if_it_soon_does_again_what_it_did(after, number):
+    recall = made(interval=3, drop=0.05)
+    learn(recall, 6)
+    drop(recall)
+    assert try_out(recall, {None: 0.2}) == [Continued(rate=0.2, before=0.5)]
+    rates(recall, *after)
+    assert recall.current == number
+    assert (recall.expected is None) == (len(after) == 6)
+
+
+def test_a_trial_ends_in_time():
+    recall = made(trial=10, head_start=3)  # of nothing but the network as it is: after twice the head start
+    learn(recall, 6)
+    drop(recall)
+    begun = recall.epoch
+    try_out(recall, {None: 0.0})
+    assert recall.epoch - begun == 6
+    learn(recall, 6)
+    drop(recall)
+    begun = recall.epoch
+    try_out(recall, {None: 0.3, 0: 0.3})  # nobody is better: as long as it may last
+    assert recall.epoch - begun == 10
+
+
+def test_what_exactly_fills_the_budget_is_kept():
+    size = made(keep=1.0).net.count_parameters()
+    for budget, kept in ((2 * size, {0}), (2 * size - 1, set())):
+        recall = made(keep=1.0, budget=budget)
+        learn(recall, 6)
+        assert recall.versions.keys() == kept
+
+
+def test_a_version_was_last_in_use_when_the_world_changed():
+    recall = made()
+    learn(recall, 6)
+    learn(recall, 1, rate=0.3)  # no copy
+    drop(recall)
+    assert recall.versions[0].used == recall.epoch == 8
+
+
+def test_a_new_path_is_as_deep_as_can_be_and_remembers_nothing():
+    recall = made()
+    recall.net.rules = dataclasses.replace(recall.net.rules, max_depth=3, freeze_patience=9)
+    learn(recall, 6)
+    recall.net.end_epoch(0.5)
+    recall.net.end_epoch(0.5)
+    weight = recall.net.layers[0].weights[0]
+    weight.belief.fill_(1.0)
+    assert weight.previous is not None
+    recall.net.freeze(0)
+    drop(recall)
+    assert try_out(recall, {None: 0.0}) == [NewPath(version=1, rate=0.0, before=0.5)]
+    assert (recall.net.depth, recall.net.frozen) == (3, ())
+    for layer in recall.net.layers:
+        assert not layer.weights[0].belief.any()
+        assert layer.weights[0].previous is None
+
+
+def test_a_copy_of_a_pruned_network_is_pruned_at_least_as_much():
+    recall = made(keep=0.5)
+    learn(recall, 2)
+    recall.net.grow()
+    recall.net.prune("by hand", 0.25)  # of all layers but the newest
+    mask = recall.net.layers[0].weights[0].pruned.clone()
+    assert int(mask.sum()) == 24
+    snapshot = prune_snapshot(recall.net, copied(capture(recall.net)), 0.9)
+    assert (snapshot[0]["layer/0/pruned/linear.weight"] & mask).sum() == 24

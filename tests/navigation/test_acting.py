@@ -13,6 +13,7 @@ from gpf.plume import Scenario
 from gpf.plume.env import PlumeEnv
 from gpf.plume.memory import NAMES
 from gpf.plume.rng import seed_streams
+from gpf.plume.world import World
 
 pytestmark = pytest.mark.usefixtures("one_torch_thread")
 SHORT = Scenario.of({"preset": "reference", "max_steps": 60})
@@ -118,6 +119,16 @@ def test_tokens_are_those_of_the_world_that_it_was_trained_in():
         policy.act(raw, np.arange(200), actions[-1])
     assert len(set(actions[0].tolist())) > 1
     np.testing.assert_array_equal(*actions)
+
+
+def test_streams_are_drawn_again_in_turn_and_are_not_the_worlds():
+    policy, world = NetworkPolicy(FlatNetwork(network(14)), "memory", "sampled", SHORT), World(4, SHORT)
+    policy.begin(range(4), SHORT)
+    world.seed(range(4))
+    assert not (policy._streams == world.streams).all(axis=1).any()
+    np.testing.assert_array_equal(policy._streams, seed_streams([(seed, 1) for seed in range(4)]))
+    policy.redraw([(7, 0), (7, 1)])
+    np.testing.assert_array_equal(policy._streams, seed_streams([(7, 0), (7, 1), (7, 0), (7, 1)]))
 
 
 def test_only_the_lanes_that_are_asked_for_act():

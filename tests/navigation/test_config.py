@@ -2,13 +2,12 @@
 
 import dataclasses
 import json
-import subprocess
-import sys
 
 import pytest
 
+from gpf import navigation
 from gpf.navigation import Config, online, parallel, policy_gradient
-from gpf.navigation.agents import read_run_config
+from gpf.navigation.agents import load_navigator, read_run_config
 from gpf.navigation.config import LEARNERS, flat_settings
 from gpf.network import Rules
 from gpf.plume import Scenario
@@ -61,7 +60,9 @@ def test_no_setting_of_a_learner_hides_one_of_the_configuration():
 
 def test_epochs_are_rollouts_or_episodes():
     assert Config.of(steps=1000, lanes=10, horizon=5).epochs == 20
-    assert Config.of(learner="parallel", steps=1, lanes=10, horizon=5).epochs == 1
+    for learner in ("policy-gradient", "parallel"):
+        assert Config.of(learner=learner, steps=1, lanes=10, horizon=5).epochs == 1
+        assert Config.of(learner=learner, steps=76, lanes=10, horizon=5).epochs == 2
     assert Config.of(learner="online", episodes=7).epochs == 7
 
 
@@ -171,11 +172,8 @@ def test_a_damaged_configuration_is_refused_in_one_line(config, tmp_path):
     assert "\n" not in str(caught.value)
 
 
-def test_baselines_are_imported_and_evaluated_without_torch():
-    code = (
-        "import sys; from gpf.navigation import evaluate, make_policy; from gpf.plume import Scenario;"
-        "evaluate(make_policy('random'), Scenario.of({'max_steps': 2}), 1); print('torch' in sys.modules);"
-        "from gpf.navigation import Config, Navigator, load; print(Config.__name__, load.__name__)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["False", "Config", "load_navigator"]
+def test_what_users_need_stands_in_the_package():
+    assert all(hasattr(navigation, name) for name in navigation.__all__)
+    assert navigation.load is load_navigator
+    with pytest.raises(AttributeError, match="^module 'gpf.navigation' has no attribute 'lod'$"):
+        _ = navigation.lod

@@ -6,7 +6,7 @@ import pytest
 from gpf.navigation.evaluate import Evaluation, evaluate, film
 from gpf.navigation.figures import evaluation_figure
 from gpf.navigation.policies import CastAndSurge, Random, make_policy
-from gpf.navigation.seeds import BLOCK, HELD_OUT, TUNING
+from gpf.navigation.seeds import BLOCK, HELD_OUT, LANES_OF_A_SEED, TUNING, VALIDATION, training_seeds
 from gpf.plume import Scenario
 from gpf.plume.env import PlumeEnv
 from gpf.reports.figures import save_figure
@@ -15,15 +15,14 @@ REFERENCE = Scenario.preset("reference")
 
 
 def test_cast_and_surge_finds_nearly_every_source_and_random_walks_hardly_any():
-    found = evaluate(CastAndSurge(), REFERENCE, 2000).summary()
-    assert found["success"] >= 0.98
-    assert evaluate(Random(), REFERENCE, 2000).summary()["high"] < 0.10
+    assert evaluate(CastAndSurge(), REFERENCE, 500).summary()["low"] > 0.98
+    assert evaluate(Random(), REFERENCE, 500).summary()["high"] < 0.10
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("preset", "least"), [("paper", 0.99), ("reference", 0.995)])
+@pytest.mark.parametrize(("preset", "least"), [("paper", 0.995), ("reference", 0.998)])
 def test_cast_and_surge_over_many_more_episodes(preset, least):
-    assert evaluate(CastAndSurge(), Scenario.preset(preset), 50_000, HELD_OUT + BLOCK).summary()["low"] > least
+    assert evaluate(CastAndSurge(), Scenario.preset(preset), 10_000, HELD_OUT + BLOCK).summary()["low"] > least
 
 
 def test_the_reactive_policy_steers_upwind_and_beats_chance():
@@ -58,22 +57,22 @@ def test_an_episode_is_that_of_the_single_environment_with_its_seed():
 
 
 def test_summary_of_a_worked_example():
-    """Four episodes, 5 cm a step: straight in 50 steps (2.5 m), twice as long as needed, and two that never arrive."""
+    """Five episodes, 5 cm a step: straight in 50 steps (2.5 m), twice as long as needed, and three without arrival."""
     result = Evaluation(
-        success=np.array([True, True, False, False]),
-        steps=np.array([50, 100, 1200, 1200]),
-        start_distance=np.array([3.0, 3.0, 3.0, 5.0]),
+        success=np.array([True, True, False, False, False]),
+        steps=np.array([50, 100, 1200, 1200, 1200]),
+        start_distance=np.array([3.0, 3.0, 3.0, 5.0, 5.0]),
         scenario=REFERENCE,
         seconds=2.0,
         paths={},
     )
     summary = result.summary()
-    assert summary["success"] == summary["never"] == 0.5
+    assert (summary["episodes"], summary["success"], summary["never"]) == (5, 0.4, 0.6)
     assert summary["mean_steps"] == 75.0
-    assert summary["arrival_q50"] == 75.0
-    assert summary["spl"] == pytest.approx((1.0 + 0.5) / 4)
-    assert summary["steps_per_second"] == 2550 / 2
-    assert summary["low"] < 0.5 < summary["high"]
+    assert [summary[f"arrival_q{q}"] for q in (5, 25, 50, 75, 95)] == [52.5, 62.5, 75.0, 87.5, 97.5]
+    assert summary["spl"] == pytest.approx((1.0 + 0.5) / 5)
+    assert summary["steps_per_second"] == 3750 / 2
+    assert summary["low"] < 0.4 < summary["high"]
 
 
 def test_summary_without_a_single_success_has_no_arrival_times():
@@ -94,16 +93,19 @@ def test_paths_lead_from_the_start_to_the_source():
         assert (np.hypot(*path[-1]) < 0.5) == result.success[episode]
 
 
-def test_progress_counts_up_to_all_episodes():
+def test_progress_counts_up_to_all_episodes(monkeypatch):
     seen = []
+    monkeypatch.setitem(evaluate.__globals__, "LANES", 16)
     result = evaluate(CastAndSurge(), REFERENCE, 40, progress=lambda done, found: seen.append((done, found)))
     assert seen == sorted(seen)
     assert seen[-1] == (40, result.success.sum())
 
 
-def test_held_out_and_tuning_episodes_never_meet():
-    """The last block of held-out episodes that the command line takes ends before the tuning episodes begin."""
-    assert HELD_OUT + (BLOCK - 1) * BLOCK + BLOCK <= TUNING
+def test_no_two_kinds_of_episodes_ever_meet():
+    """The last block of each kind that a seed can ask for ends before the next kind begins."""
+    assert training_seeds(BLOCK - 1, LANES_OF_A_SEED)[-1] < HELD_OUT
+    assert HELD_OUT + BLOCK * BLOCK <= VALIDATION
+    assert VALIDATION + BLOCK * BLOCK <= TUNING
 
 
 def test_spl_of_a_straight_walk_is_one_even_from_inside_the_radius():
@@ -131,6 +133,8 @@ def test_a_film_shows_the_episode_to_its_end():
     frames = list(film(CastAndSurge(), REFERENCE, seed, every=10))
     assert len(frames) == (steps + 9) // 10 + 1
     assert (frames[0] != frames[-1]).any()
+    small = next(film(CastAndSurge(), REFERENCE, seed, pixels=200))
+    assert max(small.shape) == 200 < max(frames[0].shape)
 
 
 def test_the_figure_shows_paths_and_arrival_times(tmp_path):

@@ -203,6 +203,8 @@ def test_other_networks_and_optimizers_are_refused_in_one_line():
     with pytest.raises(ValueError, match="^layer_norm must be off with learner online$"):
         OnlineLearner(model, torch.optim.Adam(model.parameters()), reference, Settings(), 0)
     model = gpf.MLP(22, 16, 6)
-    for optimizer in (torch.optim.SGD(model.parameters(), lr=0.1), torch.optim.Adam(model.parameters(), amsgrad=True)):
+    parameters = list(model.parameters())
+    changed = [torch.optim.Adam(parameters, **{name: 1}) for name in ("amsgrad", "weight_decay", "maximize")]
+    for optimizer in (torch.optim.SGD(parameters, lr=0.1), *changed):
         with pytest.raises(ValueError, match="^optimizer must be .* with learner online, got (SGD|amsgrad)"):
             OnlineLearner(model, optimizer, reference, Settings(), 0)

@@ -80,7 +80,7 @@ def test_it_finds_the_exact_values_of_a_small_problem(q_learning, trace):
     rng, exploration, discount = np.random.default_rng(0), 0.3, 0.9
     table, state = np.zeros((4, 6), np.float32), np.zeros(LANES, int)
     horizon = 8
-    for sweep in range(1500):
+    for sweep in range(400):
         values, final = np.zeros((horizon + 1, LANES, 6), np.float32), np.zeros((horizon, LANES, 6), np.float32)
         rewards, ends = np.zeros((horizon, LANES), np.float32), np.zeros((horizon, LANES), bool)
         states, actions = np.zeros((horizon, LANES), int), np.zeros((horizon, LANES), int)
@@ -100,7 +100,7 @@ def test_it_finds_the_exact_values_of_a_small_problem(q_learning, trace):
         np.add.at(counts, (states, actions), 1.0)
         np.add.at(sums, (states, actions), returns)
         seen = counts > 0
-        table[seen] += 1.0 / (1.0 + sweep / 50) * (sums[seen] / counts[seen] - table[seen])
+        table[seen] += 1.0 / (1.0 + sweep / 20) * (sums[seen] / counts[seen] - table[seen])
     np.testing.assert_allclose(table, exact_values(discount, exploration, q_learning), rtol=0.02, atol=0.05)
 
 
@@ -110,7 +110,7 @@ def learner(observation="onehot", **settings_):
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)
     scenario = Scenario.of({"preset": "reference", "max_steps": 50}).rewarded("search", 0.99, 0.4)
     made = Rollouts(8, 16, scenario, observation, 6, seed=2, threads=1)
-    return ParallelLearner(model, optimizer, made, Settings(minibatch=64, **settings_))
+    return ParallelLearner(model, optimizer, made, Settings(**{"minibatch": 64, **settings_}))
 
 
 @pytest.mark.parametrize("observation", ["onehot", "memory"])
@@ -171,6 +171,39 @@ def test_exploration_and_learning_rate_fall():
         one.epoch(progress)
         assert one.optimizer.param_groups[0]["lr"] == pytest.approx(1e-3 * (1 - progress))
     assert seen == pytest.approx([1.0, 0.55, 0.1, 0.1])
+
+
+def test_the_norm_of_the_gradient_is_clipped():
+    """One step of plain gradient descent, with errors so large that it would otherwise go far."""
+    moved = {}
+    for clip in (0.0, 0.5):
+        one = learner(passes=1, minibatch=1000, gradient_clip=clip)
+        one.optimizer = torch.optim.SGD(one.model.parameters(), lr=1.0)
+        one.rollouts.collect(one.network)
+        one.rollouts.rewards *= 1000.0
+        before = one.network.values.copy()
+        one.learn(0.5)
+        moved[clip] = np.linalg.norm(one.network.values - before)
+    assert moved[0.5] == pytest.approx(0.5, rel=1e-3)
+    assert moved[0.0] > 5.0
+
+
+@pytest.mark.parametrize("q_learning", [False, True])
+def test_what_is_learned_are_the_returns_of_the_rollout(q_learning):
+    """Q-learning takes the best next action, whatever the exploration; and every pass sees every step once."""
+    one = learner(q_learning=q_learning, passes=2, minibatch=50)
+    r, s = one.rollouts, one.settings
+    r.collect(one.network, 0.5)
+    steps = []
+    one.optimizer.register_step_pre_hook(lambda *_: steps.append(1))
+    one.learn(0.5)
+    assert len(steps) == 2 * 3  # 128 steps in minibatches of 50
+    wanted = np.zeros_like(one.returns)
+    lambda_returns(
+        r.rewards, r.actions, r.outputs, r.final, r.ends, r.bootstraps, s.discount, s.trace,
+        0.0 if q_learning else 0.5, q_learning, wanted,
+    )  # fmt: skip
+    np.testing.assert_array_equal(one.returns, wanted)
 
 
 def test_flat_and_torch_share_memory_while_learning():

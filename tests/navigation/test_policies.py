@@ -1,3 +1,4 @@
+import cmath
 import math
 
 import numpy as np
@@ -60,6 +61,12 @@ def test_reactive_turns_upwind_on_a_whiff(heading, action):
     assert choices(Reactive(), [observe(WHIFF, BLANK, heading=heading)]) == [action]
 
 
+def test_reactive_smells_with_both_antennae_and_is_patient_again_after_a_whiff():
+    blank, whiff = observe(BLANK, BLANK), observe(BLANK, WHIFF, heading=math.pi - 0.5)
+    chosen = choices(Reactive(patience=3), [blank, blank, whiff, blank, blank, blank])
+    assert chosen == [FORWARD, FORWARD, LEFT, FORWARD, FORWARD, 5]
+
+
 def test_reactive_casts_to_alternating_sides_in_a_blank():
     chosen = choices(Reactive(patience=3), [observe(BLANK, BLANK)] * 12)
     assert chosen == [FORWARD, FORWARD, 5, FORWARD, FORWARD, 4] * 2
@@ -100,6 +107,63 @@ def test_cast_and_surge_sweeps_across_the_wind_in_growing_legs():
     assert (np.diff(np.sign(across[turning + 1])) != 0).all()  # sides alternate
     np.testing.assert_allclose(np.diff(reach)[:3], 0.5, atol=0.12)
     assert abs(x) < 1.0  # straight across: it stays where it met the plume
+
+
+class PlainCastAndSurge:
+    """The same for one lane, in plain Python, with complex numbers for the plane."""
+
+    def __init__(self, parameters, stride, turns):
+        self.p, self.stride, self.turns = parameters, stride, turns
+        self.wind, self.place, self.since, self.sweep, self.side, self.met = None, 0j, math.inf, 0, 1, False
+
+    def act(self, left, right, wind, heading):
+        p, comes_from = self.p, -cmath.exp(1j * wind)
+        if self.wind is None:
+            self.wind = comes_from
+        else:
+            self.place += self.stride * cmath.exp(1j * heading)
+        self.wind = (1 - p.wind_smoothing) * self.wind + p.wind_smoothing * comes_from
+        self.since += 1
+        if max(left, right) > p.whiff:
+            self.place, self.since, self.sweep, self.met = 0j, 0, 0, True
+            if left != right:
+                self.side = 1 if left > right else -1
+        return self.closest(self.goal(cmath.phase(self.wind), left != right) - heading)
+
+    def goal(self, upwind, one_sided):
+        p = self.p
+        if self.since <= p.surge:
+            return upwind + (self.side * math.radians(p.lean) if self.since == 0 and one_sided else 0.0)
+        reach = p.first_sweep + self.sweep * p.growth if self.met else p.search_sweep + self.sweep * p.search_growth
+        if self.side * (self.place * cmath.exp(-1j * upwind)).imag > reach:
+            self.side, self.sweep = -self.side, self.sweep + 1
+        climb = p.climb - self.sweep * p.descent if self.met else p.search_climb
+        return upwind + self.side * math.radians(90 - climb)
+
+    def closest(self, turn):
+        return min(range(6), key=lambda action: abs(math.remainder(turn - self.turns[action], math.tau)))
+
+
+def test_cast_and_surge_equals_a_plain_reference():
+    """Walks of 16 agents in a wind that wanders, with few whiffs, or many, or none, and sweeps of all kinds."""
+    policy = CastAndSurge(surge=3.0, first_sweep=0.2, growth=0.1, descent=7.0, search_sweep=0.3, search_growth=0.2)
+    lanes, rng, turns = np.arange(16), np.random.default_rng(0), SCENARIO.row()["turns"]
+    policy.begin(range(16), SCENARIO)
+    plain = [PlainCastAndSurge(policy, 0.05, turns) for _ in lanes]
+    raw = np.zeros((16, 5), np.float32)
+    raw[:, 3:] = rng.uniform(-math.pi, math.pi, (16, 2))
+    often = np.repeat([0.0, 0.01, 0.05, 0.3], 4)[:, None]
+    actions, seen = np.zeros(16, np.int64), set()
+    for _ in range(400):
+        raw[:, :2] = np.where(rng.random((16, 2)) < often, rng.choice([0.01, 0.02], (16, 2)), 0.001)
+        raw[:, 3] += rng.normal(0.0, 0.1, 16)
+        policy.act(raw, lanes, actions)
+        wanted = [one.act(*map(float, (row[0], row[1], row[3], row[4]))) for one, row in zip(plain, raw, strict=True)]
+        assert actions.tolist() == wanted
+        raw[:, 4] += turns[actions]
+        seen |= set(actions.tolist())
+    assert seen == set(range(6))
+    assert max(one.sweep for one in plain) > 5
 
 
 def test_all_policies_choose_actions_from_raw_observations_alone():

@@ -48,7 +48,7 @@ def learner(observation="memory", **changes):
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)
     scenario = Scenario.of({"preset": "reference", "max_steps": 50}).rewarded("search", 0.99)
     made = Rollouts(8, 16, scenario, observation, 7, seed=2, threads=1)
-    return PolicyGradientLearner(model, optimizer, made, Settings(minibatch=64, **changes))
+    return PolicyGradientLearner(model, optimizer, made, Settings(**{"minibatch": 64, **changes}))
 
 
 def loss_inputs(one, count=50):
@@ -86,17 +86,57 @@ def test_what_has_moved_too_far_in_its_own_favour_pushes_no_more():
     assert any(float(p.grad.abs().max()) > 1e-6 for p in one.model.layers.parameters())
 
 
-def test_value_and_entropy_have_their_weights():
-    one = learner()
-    inputs, actions, before, advantages, returns = loss_inputs(one)
-    outputs = one.model(inputs)
-    policy = outputs[:, :6].softmax(1)
-    wanted = (
-        0.05 * (outputs[:, 6] - returns).pow(2).mean()
-        - 0.005 * torch.distributions.Categorical(policy).entropy().mean()
-    )
-    ours = one._loss(inputs, actions, before, advantages, returns)  # the gain is the mean of normalised advantages: 0
-    torch.testing.assert_close(ours, wanted, atol=1e-6, rtol=1e-5)
+def plain_loss(outputs, actions, before, advantages, returns, settings, critic):
+    """PPO's loss and its gradient at the outputs, sample by sample, in NumPy and by hand."""
+    advantages = (advantages - advantages.mean()) / advantages.std()
+    loss, gradient, count = 0.0, np.zeros_like(outputs), len(outputs)
+    for n, (output, action) in enumerate(zip(outputs, actions, strict=True)):
+        policy = np.exp(output[:6]) / np.exp(output[:6]).sum()
+        ratio = policy[action] / np.exp(before[n])
+        low, high = 1.0 - settings.clip, 1.0 + settings.clip
+        loss -= min(ratio * advantages[n], np.clip(ratio, low, high) * advantages[n])
+        if not (ratio > high and advantages[n] > 0) and not (ratio < low and advantages[n] < 0):
+            gradient[n, :6] -= advantages[n] * ratio * (np.eye(6)[action] - policy)
+        entropy = -(policy * np.log(policy)).sum()
+        loss -= settings.entropy * entropy
+        gradient[n, :6] += settings.entropy * policy * (np.log(policy) + entropy)
+        if not critic:
+            loss += settings.value_weight * (output[6] - returns[n]) ** 2
+            gradient[n, 6] += 2.0 * settings.value_weight * (output[6] - returns[n])
+    return loss / count, gradient / count
+
+
+@pytest.mark.parametrize("critic", [False, True], ids=["shared", "critic"])
+def test_the_loss_and_its_gradient_equal_those_by_hand(critic):
+    """Of a policy that has moved, within and beyond the clip, with weights that let no term hide behind another."""
+    one = learner(entropy=0.7, value_weight=0.3, clip=0.25)
+    one.model, one.critic = torch.nn.Identity(), object() if critic else None
+    rng = np.random.default_rng(0)
+    count = 200
+    outputs, advantages, returns = rng.normal(size=(count, 7)), rng.normal(size=count), rng.normal(size=count)
+    actions = rng.integers(0, 6, count)
+    taken = outputs[np.arange(count), actions] - np.log(np.exp(outputs[:, :6]).sum(1))
+    before = taken + rng.normal(scale=0.5, size=count)
+    wanted, gradient = plain_loss(outputs, actions, before, advantages, returns, one.settings, critic)
+    given = torch.tensor(outputs, requires_grad=True)
+    loss = one._loss(given, torch.tensor(actions)[:, None], *map(torch.tensor, (before, advantages, returns)))
+    loss.backward()
+    assert loss.item() == pytest.approx(wanted, abs=1e-6)
+    np.testing.assert_allclose(given.grad, gradient, atol=1e-8)
+
+
+def test_every_pass_learns_from_every_step_once():
+    one = learner(passes=3, minibatch=50)
+    one.rollouts.collect(one.network)
+    batches, loss = [], one._loss
+    one._loss = lambda inputs, *rest: batches.append(inputs) or loss(inputs, *rest)
+    one.learn()
+    assert [len(batch) for batch in batches] == [50, 50, 28] * 3
+    seen = one.rollouts.inputs[:-1].reshape(128, 14)
+    for n in range(3):
+        rows = torch.cat(batches[3 * n : 3 * n + 3]).numpy()
+        np.testing.assert_array_equal(rows[np.lexsort(rows.T)], seen[np.lexsort(seen.T)])
+    assert not torch.equal(batches[0], batches[3])  # in another order
 
 
 @pytest.mark.parametrize("observation", ["memory", "onehot"])
@@ -154,10 +194,38 @@ def test_a_critic_takes_gradient_steps_of_the_squared_error():
         torch.testing.assert_close(mine, theirs)
 
 
-def test_the_policy_is_nearly_uniform_at_first():
-    one = learner()
-    policy = one.model(torch.randn(200, 14))[:, :6].softmax(1).detach()
+def test_the_policy_is_nearly_uniform_at_first_and_the_value_without_offset():
+    torch.manual_seed(1)
+    plain, model = gpf.MLP(14, 16, 7, 2), learner().model  # made with the same seed
+    torch.testing.assert_close(model.head.weight[:6], 0.01 * plain.head.weight[:6])
+    assert torch.equal(model.head.weight[6], plain.head.weight[6])
+    assert not model.head.bias.any()
+    policy = model(torch.randn(200, 14))[:, :6].softmax(1).detach()
     assert float((policy - 1 / 6).abs().max()) < 0.05
+
+
+def test_the_learning_rates_of_policy_and_critic_fall_to_zero():
+    one = with_critic()
+    one.rollouts.collect = one.learn = lambda *_: None
+    for progress in (0.0, 0.25, 1.0):
+        one.epoch(progress)
+        for optimizer in (one.optimizer, one.critic.optimizer):
+            assert optimizer.param_groups[0]["lr"] == pytest.approx(2e-3 * (1 - progress))
+
+
+def test_the_norm_of_the_gradient_is_clipped():
+    """One step of plain gradient descent, with errors so large that it would otherwise go far."""
+    moved = {}
+    for clip in (0.0, 0.5):
+        one = learner(passes=1, minibatch=1000, gradient_clip=clip)
+        one.optimizer = torch.optim.SGD(one.model.parameters(), lr=1.0)
+        one.rollouts.collect(one.network)
+        one.rollouts.rewards *= 1000.0
+        before = one.network.values.copy()
+        one.learn()
+        moved[clip] = np.linalg.norm(one.network.values - before)
+    assert moved[0.5] == pytest.approx(0.5, rel=1e-3)
+    assert moved[0.0] > 5.0
 
 
 def test_the_average_of_the_weights_acts_only_if_it_is_asked_for():
@@ -172,6 +240,10 @@ def test_the_average_of_the_weights_acts_only_if_it_is_asked_for():
     assert plain.average is None
     np.testing.assert_array_equal(one.network.values, plain.network.values)  # averaging does not change learning
     np.testing.assert_allclose(one.average.values, np.mean(seen, axis=0), rtol=1e-4, atol=1e-6)
+    with torch.no_grad():
+        one.model.head.weight[0] = 0.0  # as an event does
+    one.rebind()
+    np.testing.assert_array_equal(one.average.values, one.network.values)
 
 
 def test_others_walk_in_half_of_the_lanes_and_are_not_learnt_from():

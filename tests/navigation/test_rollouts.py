@@ -6,10 +6,10 @@ import torch
 
 import gpf
 from gpf.navigation.flat import FlatNetwork
-from gpf.navigation.rollouts import Rollouts
+from gpf.navigation.rollouts import Rollouts, probe_inputs
 from gpf.navigation.seeds import training_seeds
 from gpf.plume import Scenario
-from gpf.plume.memory import Memory
+from gpf.plume.memory import FEATURES, NAMES, Memory
 from gpf.plume.tokens import onehot
 from gpf.plume.world import World
 
@@ -132,13 +132,45 @@ def test_a_restored_state_goes_on_bit_for_bit(observation):
     np.testing.assert_array_equal(first.returns, second.returns)
 
 
+def test_a_state_from_before_the_first_step_begins_at_the_first_step():
+    model = model_of("memory")
+    made, again = rollouts(), rollouts()
+    state = {name: array.copy() for name, array in made.state().items()}
+    made.collect(FlatNetwork(model))
+    again.collect(FlatNetwork(model))
+    again.restore(state)
+    again.collect(FlatNetwork(model))
+    np.testing.assert_array_equal(made.inputs, again.inputs)
+
+
 def test_returns_are_sums_of_rewards():
     made = rollouts(horizon=60)
     episodes = made.collect(FlatNetwork(model_of("memory")))
-    lane = 0
-    first = int(np.argmax(made.ends[:, lane]))
-    place = int(made.ends[:first].sum())  # episodes are in the order of time, then of lanes
-    assert episodes.returns[place] == pytest.approx(made.rewards[: first + 1, lane].sum(), abs=1e-4)
+    sums, wanted = np.zeros(6), []
+    for ends, rewards in zip(made.ends, made.rewards, strict=True):  # in the order of time, then of lanes
+        sums += rewards
+        wanted += sums[ends].tolist()
+        sums[ends] = 0.0
+    assert len(wanted) > 6
+    assert episodes.returns == pytest.approx(wanted, abs=1e-4)
+
+
+def test_probes_are_all_observations_or_some_of_walks_that_no_network_steers():
+    seen = probe_inputs(SHORT, "onehot")
+    assert (len(np.unique(seen, axis=0)), set(np.unique(seen)), set(seen.sum(1))) == (392, {0.0, 1.0}, {3.0})
+    scenario = Scenario.preset("reference")
+    walks = []
+    for seed in (0, 1):
+        torch.manual_seed(seed)
+        state = torch.get_rng_state()
+        walks.append(probe_inputs(scenario, "memory", ("wind",)))
+        assert torch.equal(torch.get_rng_state(), state)
+    np.testing.assert_array_equal(*walks)
+    assert walks[0].shape == (256, 14)
+    assert not walks[0][:, [NAMES.index(name) for name in FEATURES["wind"]]].any()
+    clock = walks[0][:, NAMES.index("clock")]
+    assert clock[0] < clock[-1]
+    assert len(np.unique(clock)) > 100  # from the first step to the last
 
 
 def test_runs_of_different_seeds_share_no_episode():

@@ -1,5 +1,7 @@
 """Policies that see tokens: what is reckoned from tokens has the same tokens, and forks go on as the first would."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -46,8 +48,11 @@ def test_a_level_below_the_lowest_smell_is_no_reading():
     scenario = WORLDS["reference"]
     readings = level_readings(scenario)
     assert readings[0] == 0
-    assert (np.diff(readings) > 0).all()
+    edges = scenario.level_edges
+    middles = [(low * high) ** 0.5 for low, high in itertools.pairwise(edges)]  # of a band, on a logarithmic scale
+    np.testing.assert_allclose(readings, [0.0, *middles, 2 * edges[-1]], rtol=1e-6)
     seen = Reckoning(2, scenario, whiff=2)
+    assert (seen.raw[:, 2] == np.float32(scenario.wind_speed)).all()
     seen.tokens[:] = [[1, 0, 0], [2, 1, 0]]
     seen.update(np.arange(2))
     assert seen.raw[:, :2].tolist() == [[0.0, 0.0], [readings[2], 0.0]]

@@ -1,10 +1,8 @@
 import json
 import os
 import random
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -105,7 +103,9 @@ def test_an_optimizer_of_ones_own_is_made_by_the_caller(tmp_path):
 
     model = build()
     gpf.attach(model, Mine(model.parameters(), lr=0.1)).save(tmp_path)
-    with pytest.raises(CheckpointError, match="^optimizer: Mine is not of torch.optim; accepted: load"):
+    with pytest.raises(
+        CheckpointError, match="^checkpoint .*: its optimizer, Mine, is not in torch.optim; pass optimizer"
+    ):
         gpf.load(tmp_path, build)
     assert isinstance(gpf.load(tmp_path, build, optimizer=lambda groups: Mine(groups)).optimizer, Mine)
 
@@ -116,7 +116,7 @@ def test_an_optimizer_that_is_only_named_like_torchs_is_not_taken_for_it(tmp_pat
 
     model = build()
     gpf.attach(model, Adam(model.parameters(), lr=0.1)).save(tmp_path)
-    with pytest.raises(CheckpointError, match="^optimizer: Adam is not of torch.optim"):
+    with pytest.raises(CheckpointError, match="its optimizer, Adam, is not in torch.optim"):
         gpf.load(tmp_path, build)
 
 
@@ -145,6 +145,19 @@ def test_a_checkpoint_without_its_optimizer_is_for_use(tmp_path):
             change_it()
 
 
+def test_a_frozen_layer_without_parameters_can_thaw_after_a_load(tmp_path):
+    def make():
+        return nn.Sequential(nn.Linear(2, 2), nn.ReLU())
+
+    model = make()
+    net = gpf.attach(model, torch.optim.Adam(model.parameters()), stack="", block=lambda depth: nn.ReLU())
+    net.freeze(1)
+    net.save(tmp_path)
+    again = gpf.load(tmp_path, make)
+    again.thaw(1)
+    assert again.frozen == ()
+
+
 def test_random_state_is_left_alone_where_asked_to(tmp_path):
     net, *_ = small()
     net.save(tmp_path)
@@ -168,73 +181,9 @@ def test_nothing_is_pickled(tmp_path):
 @pytest.fixture
 def saved(tmp_path):
     net, x, y = small(rules=RULES)
-    epochs(net, x, y, 6)
+    epochs(net, x, y, 2)
     net.save(tmp_path / "run")
     return tmp_path / "run"
-
-
-def tensors_of(folder):
-    return next(folder.glob("*.safetensors"))
-
-
-@pytest.mark.parametrize(
-    ("damage", "message"),
-    [
-        (lambda f: (f / MANIFEST).unlink(), "no manifest.json in"),
-        (lambda f: (f / MANIFEST).write_text("{"), "cannot be read"),
-        (lambda f: (f / MANIFEST).write_text('{"a": 1}'), "is not of a gpf checkpoint"),
-        (lambda f: (f / MANIFEST).write_text("[1]"), "is not of a gpf checkpoint"),
-        (lambda f: (f / MANIFEST).write_bytes(b"\xff\xfe\x00"), "cannot be read"),
-        (lambda f: change(f, version=99), "has version 99; accepted: 1"),
-        (lambda f: change(f, plateau=None, remove=True), "lacks 'plateau'"),
-        (lambda f: change(f, tensors={}), "names no tensors"),
-        (lambda f: change(f, tensors="x"), "lacks 'tensors'"),
-        (lambda f: change(f, layers=3), "lacks 'layers'"),
-        (lambda f: change(f, rules={"no": 1}), "is not complete"),
-        (lambda f: change(f, stack="elsewhere"), "does not fit the model: stack: 'elsewhere' is not in MLP"),
-        (lambda f: change(f, optimizer={}), "is not complete"),
-        (lambda f: tensors_of(f).unlink(), "cannot be read (No such file or directory)"),
-        (lambda f: tensors_of(f).write_bytes(tensors_of(f).read_bytes()[:-100]), "is damaged"),
-        (lambda f: flip(tensors_of(f)), "is damaged"),
-        (lambda f: tensors_of(f).write_bytes(b""), "is damaged"),
-    ],
-)
-def test_a_damaged_checkpoint_gets_a_clear_error(saved, damage, message):
-    damage(saved)
-    with pytest.raises(CheckpointError) as error:
-        gpf.load(saved, build)
-    assert message in str(error.value)
-    assert str(error.value).startswith("checkpoint: ")
-    assert "\n" not in str(error.value)
-
-
-def change(folder, remove=False, **values):
-    manifest = json.loads((folder / MANIFEST).read_text())
-    manifest.update(values)
-    if remove:
-        for name in values:
-            del manifest[name]
-    (folder / MANIFEST).write_text(json.dumps(manifest))
-
-
-def flip(path):
-    content = bytearray(path.read_bytes())
-    content[-1] ^= 1
-    path.write_bytes(bytes(content))
-
-
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        (lambda: gpf.MLP(6, 9, 3), "does not fit the model: "),
-        (lambda: gpf.MLP(6, 8, 3).double(), "8x6 of float32 there and 8x6 of float64 here"),
-        (lambda: gpf.MLP(6, 8, 3, depth=7), "and build() made 7; accepted: fewer"),
-    ],
-)
-def test_another_model_gets_a_clear_error(saved, wrong, message):
-    with pytest.raises(CheckpointError) as error:
-        gpf.load(saved, wrong)
-    assert message in str(error.value)
 
 
 def test_a_failed_save_leaves_the_old_checkpoint_alone(saved, monkeypatch):
@@ -252,23 +201,42 @@ def test_a_failed_save_leaves_the_old_checkpoint_alone(saved, monkeypatch):
     assert {path.name: path.read_bytes() for path in saved.iterdir()} == before
 
 
+KILLED_WHILE_SAVING = """
+import os, random, signal, sys, time
+import gpf, torch
+
+torch.set_num_threads(1)
+folder, rng = sys.argv[1], random.Random(0)
+
+def build():
+    return gpf.MLP(6, 256, 3)
+
+model = build()
+net = gpf.attach(model, torch.optim.Adam(model.parameters()))
+net.save(folder)
+epoch = 0
+for _ in range(12):
+    child = os.fork()
+    if child == 0:
+        while True:
+            net.epoch += 1
+            net.save(folder)
+    time.sleep(rng.uniform(0.005, 0.15))
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    again = gpf.load(folder, build)
+    assert again.epoch >= epoch and again.depth == 1
+    net.epoch = epoch = again.epoch
+print(epoch)
+"""
+
+
 def test_a_process_killed_while_saving_leaves_a_whole_checkpoint(tmp_path):
-    code = (
-        "import sys, gpf, torch\n"
-        "model = gpf.MLP(6, 256, 3)\n"
-        "net = gpf.attach(model, torch.optim.Adam(model.parameters()))\n"
-        "net.save(sys.argv[1]); print('ready', flush=True)\n"
-        "while True: net.epoch += 1; net.save(sys.argv[1])\n"
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED_WHILE_SAVING, str(tmp_path)], capture_output=True, text=True, check=False
     )
-    rng = random.Random(0)
-    for _ in range(4):
-        process = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE)
-        process.stdout.readline()
-        time.sleep(rng.uniform(0.01, 0.25))
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        process.stdout.close()
-        assert gpf.load(tmp_path, lambda: gpf.MLP(6, 256, 3)).depth == 1
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 0  # some were saved before the process was killed
     net = gpf.load(tmp_path, lambda: gpf.MLP(6, 256, 3))
     net.save(tmp_path)
     assert len(list(tmp_path.iterdir())) == 2  # leftovers of the killed ones are gone

@@ -80,7 +80,7 @@ def test_a_layer_keeps_one_unit():
     torch.testing.assert_close(smaller(x), net.model(x), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("padding", [0, 1])
+@pytest.mark.parametrize("padding", [0, "valid", 1, "same", (0, 1)])
 def test_channels_of_convolutions_go_where_that_is_exact(padding):
     def block(depth):
         return nn.Sequential(nn.Conv2d(2 if depth == 0 else 6, 6, 3, padding=padding), nn.ReLU())
@@ -94,7 +94,7 @@ def test_channels_of_convolutions_go_where_that_is_exact(padding):
     x = torch.randn(3, 2, 9, 9)
     smaller = net.compact()
     torch.testing.assert_close(smaller(x), model(x), rtol=1e-5, atol=1e-5)
-    assert smaller[0][0][0].out_channels == (4 if padding == 0 else 5)
+    assert smaller[0][0][0].out_channels == (4 if padding in (0, "valid") else 5)
 
 
 def test_feed_forward_parts_of_transformers_shrink():
@@ -171,6 +171,20 @@ def test_maps_that_are_used_twice_are_left_alone():
     torch.testing.assert_close(net.compact()(x), model(x))
 
 
+def test_weights_that_two_maps_share_are_left_alone():
+    def block(depth=0):
+        return nn.Sequential(nn.Linear(8, 8), nn.ReLU())
+
+    model = nn.Sequential(nn.Sequential(block(), block(), block()))
+    model[0][2][0].weight = model[0][0][0].weight
+    net = gpf.attach(model, torch.optim.Adam(model.parameters()), stack="0", block=block)
+    prune_units(net, 0, [0])
+    x = torch.randn(5, 8)
+    smaller = net.compact()
+    torch.testing.assert_close(smaller(x), model(x))
+    assert smaller[0][2][0].weight is smaller[0][0][0].weight
+
+
 def test_a_normalised_seed_layer_is_left_as_it_is():
     model = gpf.MLP(6, 8, 3, depth=3, layer_norm=True)
     net = gpf.attach(model, torch.optim.Adam(model.parameters()))
@@ -202,6 +216,8 @@ def test_the_compact_model_is_plain_torch():
     net, x = trained()
     prune_units(net, 0, [1])
     smaller = net.compact()
-    assert not any(module._forward_hooks or module._forward_pre_hooks for module in smaller.modules())
+    for module in smaller.modules():
+        hooks = (module._forward_hooks, module._forward_pre_hooks, module._load_state_dict_post_hooks)
+        assert not any(hooks)
     smaller(x).sum().backward()
     assert all(type(module).__module__.split(".")[0] in ("torch", "gpf") for module in smaller.modules())

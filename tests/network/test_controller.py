@@ -1,5 +1,6 @@
 import copy
 import re
+import types
 
 import pytest
 import torch
@@ -7,7 +8,7 @@ from helpers import assert_consistent, assert_same, small, snapshot, train
 from torch import nn
 
 import gpf
-from gpf.network import Frozen, Grown, Pruned, Thawed, Undone
+from gpf.network import Frozen, Grown, Pruned, Thawed, Undone, surgery
 from gpf.network.belief import HIGHEST
 
 NEVER = {"prune_patience": None, "freeze_patience": None}
@@ -516,6 +517,60 @@ def test_new_parameters_join_the_groups_of_their_namesakes():
     assert_consistent(net)
 
 
+class Growing(nn.Module):
+    """A stack whose first block is one module and whose later ones are another."""
+
+    def __init__(self, first, make_block):
+        super().__init__()
+        self.layers, self.make_block = nn.ModuleList([first]), make_block
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_parameters_without_a_namesake_join_the_group_of_the_last_blocks_first_parameter(frozen):
+    model = Growing(nn.Linear(4, 4, bias=False), lambda depth: nn.Linear(4, 4))
+    other = nn.Parameter(torch.zeros(1))
+    model.register_parameter("other", other)
+    optimizer = torch.optim.SGD([{"params": [other]}, {"params": [model.layers[0].weight]}], lr=0.1)
+    net = gpf.attach(model, optimizer)
+    if frozen:
+        net.freeze(0)
+    net.grow()
+    new = net.layers[1].block
+    assert [surgery.group_index(optimizer, p) for p in (new.weight, new.bias)] == [1, 1]
+
+
+def test_of_several_groups_the_first_parameters_takes_those_without_a_namesake():
+    model = Growing(nn.Linear(4, 4), lambda depth: nn.Sequential(nn.Linear(4, 4)))  # its names are 0.weight, 0.bias
+    weight, bias = model.layers[0].parameters()
+    other = nn.Parameter(torch.zeros(1))
+    model.register_parameter("other", other)
+    optimizer = torch.optim.SGD([{"params": [other]}, {"params": [weight]}, {"params": [bias]}], lr=0.1)
+    net = gpf.attach(model, optimizer, rules=gpf.Rules(grow_init="built"))
+    net.grow()
+    assert [surgery.group_index(optimizer, p) for p in net.layers[1].parameters()] == [1, 1]
+
+
+def test_parameters_whose_namesake_is_in_no_group_join_that_of_the_first_one_that_is():
+    model = Growing(nn.Linear(4, 4), lambda depth: nn.Linear(4, 4))
+    weight, bias = model.layers[0].parameters()
+    weight.requires_grad_(False)  # by the user, and left out of the optimizer
+    model.register_parameter("other", nn.Parameter(torch.zeros(1)))
+    optimizer = torch.optim.SGD([{"params": [model.other]}, {"params": [bias]}], lr=0.1)
+    net = gpf.attach(model, optimizer)
+    net.grow()
+    assert [surgery.group_index(optimizer, p) for p in net.layers[1].parameters()] == [1, 1]
+
+
+def test_parameters_join_the_first_group_where_the_last_block_has_none():
+    model = Growing(nn.ReLU(), lambda depth: nn.Sequential(nn.Linear(4, 4), nn.ReLU()))
+    for name in ("a", "b"):
+        model.register_parameter(name, nn.Parameter(torch.zeros(1)))
+    optimizer = torch.optim.SGD([{"params": [model.a]}, {"params": [model.b]}], lr=0.1)
+    net = gpf.attach(model, optimizer)
+    net.grow()
+    assert [surgery.group_index(optimizer, p) for p in net.layers[1].parameters()] == [0, 0]
+
+
 def test_optimizers_with_parameter_names_keep_them():
     model = gpf.MLP(6, 8, 3)
     optimizer = torch.optim.Adam(model.named_parameters(), lr=0.01)
@@ -865,3 +920,105 @@ def test_pruning_spares_the_newest_layer():
     net = gpf.attach(model, torch.optim.SGD(model.parameters(), lr=0.1), rules=gpf.Rules())
     net.prune(keep=0.5)
     assert [layer.weights[0].count_pruned() for layer in net.layers] == [16, 0]
+
+
+def test_a_layer_of_which_just_the_share_holds_still_is_frozen():
+    """Of 48 weights 12 move: 0.75 of them hold still, which is what is asked for."""
+    net, *_ = small(rules=gpf.Rules(freeze_patience=1, freeze_fraction=0.75, grow_patience=None, prune_patience=None))
+    for moved in (12, 13):
+        net.end_epoch(1.0)
+        assert net.frozen == ()
+        with torch.no_grad():
+            net.layers[0].weights[0].parameter.view(-1)[:moved] += 1.0
+        net.end_epoch(1.0)
+        assert net.frozen == ((0,) if moved == 12 else ())
+        if moved == 12:
+            net.thaw(0)
+            net.layers[0].weights[0].previous = None
+
+
+def test_pruning_again_prunes_only_what_is_new():
+    net, *_ = small()
+    layer, weight = net.layers[0], net.layers[0].weights[0]
+    first, more = torch.zeros(8, 6, dtype=torch.bool), torch.zeros(8, 6, dtype=torch.bool)
+    first[0], more[:3] = True, True
+    assert [surgery.prune(layer, weight, mask, {}) for mask in (first, first, more, first)] == [6, 0, 12, 0]
+    assert weight.count_pruned() == 18
+    assert torch.equal(weight.pruned, more)
+
+
+def test_pruning_to_the_same_share_again_prunes_nothing_though_a_weight_has_become_zero():
+    net, *_ = small(depth=2)
+    assert net.prune(keep=0.5).after.pruned == 24
+    weight = net.layers[0].weights[0]
+    with torch.no_grad():
+        weight.parameter[~weight.pruned] *= torch.tensor([0.0] + [1.0] * 23)
+    again = net.prune(keep=0.5)
+    assert (again.layers, again.after.pruned) == ((), 24)
+
+
+@pytest.mark.parametrize(("written", "after"), [(1, 2), (12, 12)])
+def test_a_depth_that_a_model_has_written_down_is_changed_if_it_is_that_of_the_stack(written, after):
+    model = gpf.MLP(6, 8, 3)
+    model.config = types.SimpleNamespace(num_hidden_layers=written)
+    net = gpf.attach(model, torch.optim.SGD(model.parameters()), rules=gpf.Rules(grow_undoable=True))
+    net.grow()
+    assert model.config.num_hidden_layers == after
+    net.undo()
+    assert model.config.num_hidden_layers == written
+
+
+def constant(net, values):
+    """Let the units of the first layer put out these values, whatever goes in."""
+    with torch.no_grad():
+        net.layers[0].block.linear.weight.zero_()
+        net.layers[0].block.linear.bias.copy_(torch.tensor(values))
+
+
+def test_activity_is_the_mean_over_what_was_put_out_since_the_last_epoch():
+    net, x, _ = small(width=4, rules=gpf.Rules(activation_threshold=0.5, weight_threshold=9.0, belief_increment=0.5))
+    for values in ([0.25, 0.5, 0.25, 0.75], [0.25, 0.5, 1.0, 0.75]):
+        constant(net, values)
+        net.model(x)
+    net.end_epoch(1.0)  # means 0.25, 0.5, 0.625 and 0.75
+    belief = net.layers[0].weights[0].belief
+    assert belief[:, 0].tolist() == [0.0, 0.0, 0.5, 0.5]
+    constant(net, [0.0, 0.75, 0.0, 0.0])
+    net.model(x)
+    net.end_epoch(1.0)  # what was active before is forgotten
+    assert net.layers[0].weights[0].belief[:, 0].tolist() == pytest.approx([0.0, 0.5, 0.5, 0.5])
+
+
+def test_units_are_counted_where_another_map_than_the_next_layers_reads_them():
+    """Three channels of 4 numbers are 12 inputs of the next layer, so that it is not known which unit it reads."""
+    model = nn.Sequential(nn.Conv2d(1, 3, 1), nn.Sequential(nn.Flatten(), nn.Linear(12, 5)))
+    net = gpf.attach(model, torch.optim.SGD(model.parameters()), stack="", block=lambda depth: nn.Linear(5, 5))
+    mask = torch.zeros(3, 1, 1, 1, dtype=torch.bool)
+    mask[1] = True
+    surgery.prune(net.layers[0], net.layers[0].weights[0], mask, {})
+    assert net.shape().pruned_units == 1
+
+
+def test_after_a_drop_no_earlier_growth_can_be_undone():
+    rules = gpf.Rules(drop=0.5, drop_window=1, mode="max", max_depth=2, grow_undoable=True, **NEVER)
+    net, *_ = small(rules=rules)
+    net.grow()
+    net.end_epoch(1.0)
+    assert net.before_growth is not None
+    net.end_epoch(0.1)  # there is no room for another layer
+    assert net.before_growth is None
+
+
+def test_running_statistics_move_again_after_undo():
+    def block(depth=0):
+        return nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.ReLU())
+
+    model = nn.Sequential(block())
+    rules = gpf.Rules(grow_undoable=True, grow_init="built")
+    net = gpf.attach(model, torch.optim.SGD(model.parameters()), stack="", block=block, rules=rules)
+    net.grow()
+    net.freeze(0)
+    model(torch.randn(8, 4))
+    assert not model[0][1].training
+    net.undo()
+    assert model[0][1].training

@@ -8,6 +8,7 @@ from helpers import OPTIMIZERS, assert_consistent, small, train
 
 import gpf
 from gpf.network import pruning
+from gpf.network.state import capture, restore
 
 FORMS = {"default": {}, "foreach": {"foreach": True}, "single": {"foreach": False}, "fused": {"fused": True}}
 CASES = [(name, form) for name in OPTIMIZERS for form in FORMS if not (form == "fused" and name == "rmsprop")]
@@ -143,3 +144,48 @@ def test_adams_average_is_that_of_the_gradients():
     weights = [0.001 * 0.999 ** (2 - k) for k in range(3)]
     expected = sum(w * g for w, g in zip(weights, gradients, strict=True)) / (1 - 0.999**3)
     torch.testing.assert_close(net._mean_square_gradient(net.layers[0], weight), expected, rtol=1e-4, atol=1e-12)
+
+
+def test_a_mask_that_is_restored_into_a_frozen_layer_holds_when_it_thaws():
+    net, x, y = small("momentum", rules=gpf.Rules(saliency_threshold=0.5, belief_threshold=2.0))
+    net.grow()
+    unpruned = copied(capture(net))
+    net.prune()
+    pruned = copied(capture(net))
+    restore(net, *unpruned)
+    net.freeze(0)
+    restore(net, *pruned)
+    assert net.frozen == ()
+    net.freeze(0)
+    net.thaw(0)
+    train(net.model, net.optimizer, x, y)
+    assert 0 < net.layers[0].weights[0].count_pruned() < 48
+    assert not net.layers[0].weights[0].parameter[net.layers[0].weights[0].pruned].any()
+    assert not net.layers[0].weights[0].parameter.grad[net.layers[0].weights[0].pruned].any()
+
+
+def copied(state):
+    return {name: tensor.detach().clone() for name, tensor in state[0].items()}, state[1]
+
+
+def test_only_steps_with_a_gradient_count_for_its_mean_square():
+    net, x, y = small("sgd", rules=gpf.Rules(saliency="obd"))
+    train(net.model, net.optimizer, x, y, steps=1)
+    weight = net.layers[0].weights[0]
+    square = weight.parameter.grad**2
+    net.optimizer.zero_grad()
+    net.optimizer.step()  # of nothing
+    torch.testing.assert_close(net._mean_square_gradient(net.layers[0], weight), square)
+
+
+@pytest.mark.parametrize("kind", ["Adam", "AdamW", "NAdam", "RAdam", "RMSprop"])
+def test_the_average_of_each_optimizer_is_that_of_squared_gradients(kind):
+    """After one step of RMSprop 0.01 g^2, with its bias corrected g^2; of the others 0.001 g^2, corrected likewise."""
+    model = gpf.MLP(6, 8, 3)
+    net = gpf.attach(model, getattr(torch.optim, kind)(model.parameters()), rules=gpf.Rules(saliency="obd"))
+    weight = net.layers[0].weights[0]
+    assert weight.squares is None
+    _, x, y = small()
+    train(model, net.optimizer, x, y, steps=1)
+    found = net._mean_square_gradient(net.layers[0], weight)
+    torch.testing.assert_close(found, weight.parameter.grad**2, rtol=1e-3, atol=1e-12)

@@ -153,3 +153,41 @@ def test_a_drop_by_hand():
 def test_a_drop_to_more_than_all_or_less_than_nothing_is_refused(share):
     with pytest.raises(ValueError, match=r"^drop: "):
         Rules(drop=share)
+
+
+def test_what_counts_at_the_threshold_itself():
+    """An improvement by the threshold is one; a drop, a belief, a cost and a move have to be beyond theirs."""
+    for mode, before, window in (("min", 1.0, [0.75, 0.9]), ("max", 1.0, [1.25, 1.1])):
+        assert not growth.plateaued(before, window, patience=2, threshold=0.25, mode=mode)
+        assert growth.plateaued(before, window, patience=2, threshold=0.2501, mode=mode)
+        trial = growth.Plateau(since=window[0], at_growth=before)
+        assert not trial.trial_failed(Rules(grow_threshold=0.25, mode=mode))
+        assert trial.trial_failed(Rules(grow_threshold=0.2501, mode=mode))
+    assert not growth.dropped(0.5, 1.0, 0.5, "max")
+    assert not growth.dropped(2.0, 1.0, 0.5, "min")
+    one = torch.tensor([0.25])
+    assert not pruning.prunable(one, one, 0.25, 0.5).item()
+    assert not pruning.prunable(one, one, 0.5, 0.25).item()
+    assert freezing.still_share([(torch.zeros(1), one, None)], delta=0.25) == 0.0
+
+
+def test_the_peak_is_a_mean_over_whole_windows_and_outlives_a_growth():
+    """9, 1, 1, 1, 1 in windows of 3: the best mean is 11 / 3, and 1 has dropped below half of that, not before."""
+    rules, plateau, fell = Rules(drop=0.5, drop_window=3, mode="max"), growth.Plateau(), []
+    for metric in (9.0, 1.0, 1.0, 1.0, 1.0):
+        plateau = plateau.after(metric, rules, warm=True)
+        fell.append(plateau.fallen(rules))
+    assert plateau.peak == pytest.approx(11 / 3)
+    assert fell[:3] == [None, None, None]
+    assert fell[3:] == ["fell to 1 from 3.67"] * 2
+    assert plateau.restarted(rules).after(1.0, rules, warm=True).fallen(rules) == "fell to 1 from 3.67"
+
+
+@pytest.mark.parametrize("name", ["warmup", "grow_patience", "grow_threshold", "freeze_fraction"])
+def test_truth_values_are_no_numbers(name):
+    with pytest.raises(ValueError, match=f"^{name}: True"):
+        Rules(**{name: True})
+
+
+def test_a_whole_layer_may_be_asked_to_hold_still():
+    assert Rules(freeze_fraction=1.0).freeze_fraction == 1.0

@@ -1,3 +1,4 @@
+import json
 import os
 import socket
 
@@ -15,11 +16,22 @@ RULES = gpf.Rules(
 )  # fmt: skip
 
 
-def worker(rank, port, results, kind, folder):
+KINDS = ("Adam", "SGD")
+
+
+def worker(rank, port, folder):
     """One of two processes: own data, own random state, own losses."""
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     torch.distributed.init_process_group("gloo", rank=rank, world_size=2)
     torch.set_num_threads(1)
+    for kind in KINDS:
+        result = trained(rank, kind, folder / f"{kind}-checkpoint")
+        (folder / f"{kind}-{rank}.json").write_text(json.dumps(result))
+    torch.distributed.destroy_process_group()
+
+
+def trained(rank, kind, checkpoint):
+    """The events, the weights and the beliefs of a network that has learnt on both processes."""
     torch.manual_seed(0)
     model = gpf.MLP(6, 8, 3)
     wrapped = DistributedDataParallel(model)
@@ -35,30 +47,31 @@ def worker(rank, port, results, kind, folder):
     assert_consistent(net)
     weights = torch.cat([p.detach().flatten() for p in model.parameters()]).tolist()
     beliefs = torch.cat([w.belief.flatten() for layer in net.layers for w in layer.weights]).tolist()
-    net.save(folder)
-    again = gpf.load(folder, lambda: gpf.MLP(6, 8, 3), distributed=True)
+    net.save(checkpoint)
+    again = gpf.load(checkpoint, lambda: gpf.MLP(6, 8, 3), distributed=True)
     for _ in range(2):
         again.end_epoch(float(rank))
     with pytest.raises(ValueError, match="^metric: nan; accepted: a finite number$"):
         again.end_epoch(float("nan") if rank == 0 else 1.0)  # no number on one process: both stop
-    results[rank] = ([str(event) for event in again.events], weights, beliefs)
-    torch.distributed.destroy_process_group()
+    return [str(event) for event in again.events], weights, beliefs
 
 
-@pytest.mark.parametrize("kind", ["Adam", "SGD"])
-def test_all_processes_change_alike(kind, tmp_path):
+@pytest.fixture(scope="module")
+def of_two_processes(tmp_path_factory):
+    """What both processes have come to, for each optimizer."""
+    folder = tmp_path_factory.mktemp("processes")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    with torch.multiprocessing.get_context("spawn").Manager() as manager:
-        results = manager.dict()
-        torch.multiprocessing.spawn(worker, (port, results, kind, tmp_path), nprocs=2)
-        first, second = results[0], results[1]
-    assert first[0] == second[0]
-    kinds = {event.split()[2] for event in first[0]}
-    assert {"grown", "pruned", "frozen"} <= kinds
-    assert first[1] == second[1]
-    assert first[2] == second[2]
+    torch.multiprocessing.spawn(worker, (port, folder), nprocs=2)
+    return {kind: [json.loads((folder / f"{kind}-{rank}.json").read_text()) for rank in (0, 1)] for kind in KINDS}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_all_processes_change_alike(kind, of_two_processes):
+    first, second = of_two_processes[kind]
+    assert first == second
+    assert {"grown", "pruned", "frozen"} <= {event.split()[2] for event in first[0]}
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

@@ -16,11 +16,11 @@ def test_stable_baselines3_dqn_trains_without_a_warning(observation):
 
     env = gymnasium.make("gpf/Plume-v0", scenario="reference", observation=observation)
     check_env(env.unwrapped)
-    model = DQN("MlpPolicy", env, learning_starts=500, train_freq=8, seed=0, device="cpu")
-    model.learn(3000)
+    model = DQN("MlpPolicy", env, learning_starts=200, train_freq=8, seed=0, device="cpu")
+    model.learn(1000)
     action, _ = model.predict(env.reset(seed=0)[0], deterministic=True)
     assert env.action_space.contains(int(action))
-    assert model.num_timesteps == 3000
+    assert model.num_timesteps == 1000
 
 
 def test_gymnasiums_wrappers_work_around_the_vector_environment():

@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import gpf
 
 STEP = (
@@ -19,14 +21,43 @@ STEP = (
 NOTICE = "gpf: compiling the plume kernels, once on this machine; takes some seconds\n"
 
 
-def run(source, cache):
+def run(source, cache, script=STEP):
     environment = {**os.environ, "PYTHONPATH": str(source), "NUMBA_CACHE_DIR": str(cache)}
     done = subprocess.run(
-        [sys.executable, "-c", STEP], capture_output=True, text=True, env=environment, check=True, cwd=source
+        [sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=True, cwd=source
     )
     return done.stdout, done.stderr
 
 
+SMALL = (
+    "from small.entry import twice\nfrom gpf.plume.kernels import announcing_compilation\n"
+    "with announcing_compilation(): print(twice(3.0))\n"
+)
+
+
+def test_a_kernel_is_compiled_once_and_again_when_what_it_calls_changes(tmp_path):
+    source = tmp_path / "source"
+    plume = source / "gpf" / "plume"
+    plume.mkdir(parents=True)
+    (source / "small").mkdir()
+    for package in (plume.parent, plume, source / "small"):
+        (package / "__init__.py").touch()
+    shutil.copy(Path(gpf.__file__).parent / "plume" / "kernels.py", plume)
+    (plume / "inner.py").write_text("from numba import njit\n@njit\ndef once(x):\n    return x + 1.0\n")
+    (source / "small" / "other.py").write_text("from numba import njit\n@njit\ndef less(x):\n    return x - 0.5\n")
+    (source / "small" / "entry.py").write_text(
+        "from gpf.plume.inner import once\nfrom gpf.plume.kernels import kernel\nfrom small.other import less\n"
+        "@kernel\ndef twice(x):\n    return less(2.0 * once(x))\n"
+    )
+    assert run(source, tmp_path / "cache", SMALL) == ("7.5\n", NOTICE)
+    assert run(source, tmp_path / "cache", SMALL) == ("7.5\n", "")
+    for changed, old, new, said in ((plume / "inner.py", "1.0", "2.0", "9.5\n"),
+                                    (source / "small" / "other.py", "0.5", "0.25", "9.75\n")):  # fmt: skip
+        changed.write_text(changed.read_text().replace(old, new))
+        assert run(source, tmp_path / "cache", SMALL) == (said, NOTICE)
+
+
+@pytest.mark.slow
 def test_kernels_compile_once_say_so_and_never_go_stale(tmp_path):
     source = tmp_path / "source"
     shutil.copytree(Path(gpf.__file__).parent, source / "gpf", ignore=shutil.ignore_patterns("__pycache__"))

@@ -151,6 +151,23 @@ def test_filaments_never_run_out_of_room_and_none_is_lost():
         assert np.all(np.diff(columns[BORN]) >= 0)
 
 
+def test_where_there_is_no_room_the_oldest_filaments_go():
+    """More than eight standard deviations above the mean: a lane that is full of filaments, set up by hand."""
+    world = world_of(emission_rate=20.0, wind_speed=0.0, wind_speed_sigma=0.0, wind_speed_floor=0.0, speed=0.0,
+                     success_radius=1e-9)  # fmt: skip
+    lane, room = world.lanes[0], world.filaments.shape[2]
+    born = 200.0 * np.arange(room) / room
+    world.filaments[0, :2], world.filaments[0, BORN] = 10.0, born
+    lane["step"], lane["last"] = 200, room
+    for step in range(200, 220):
+        walk(world, 1)
+        there = alive(world)[BORN]
+        new = np.count_nonzero(there == step)
+        born = np.append(born, np.full(new, step))[-room:]
+        np.testing.assert_array_equal(there, born)
+    assert born[0] > 0.0
+
+
 def test_emission_is_poisson_with_the_given_rate():
     world = world_of(64, max_steps=10**6, success_radius=1e-9, speed=0.0)
     counts = []
@@ -193,6 +210,14 @@ def test_wind_is_an_ornstein_uhlenbeck_process(name, mean, sigma):
     assert tail.std() == pytest.approx(plain_tail.std(), rel=0.02)
     decay = ((tail[:-20] - mean) * (tail[20:] - mean)).mean() / tail.var()
     assert -2.0 / math.log(decay) == pytest.approx(-0.1 / math.log(0.95), rel=0.05)  # correlation time, s
+
+
+def test_the_wind_turns_from_the_first_step_on():
+    """With a memory of one step and no noise the wind is where its mean is: 0.3 degrees further at every step."""
+    world = world_of(wind_direction_sigma=0.0, wind_turn=3.0, wind_correlation_time=0.1, wind_direction=20.0)
+    for step in range(1, 20):
+        walk(world, 1)
+        assert math.degrees(world.lanes[0]["wind_direction"]) == pytest.approx(20.0 + 0.3 * step, rel=1e-12)
 
 
 def test_speed_and_direction_of_the_wind_are_independent():
@@ -269,6 +294,17 @@ def test_source_and_start_are_placed_as_the_paper_says():
 def test_the_source_stays_clear_of_the_walls():
     world = world_of(2000, source_upwind=0.5, wind_direction=90.0)
     assert world.lanes["source_y"].min() == pytest.approx(1.0)  # 5 % of 20 m
+    world = world_of(2000, source_upwind=0.5, wind_direction=-90.0)
+    assert world.lanes["source_y"].max() == pytest.approx(19.0)
+
+
+@pytest.mark.parametrize(("distance", "found"), [(0.5, False), (math.nextafter(0.5, 0.0), True)])
+def test_the_source_is_found_below_its_radius(distance, found):
+    world = world_of(speed=0.0)
+    world.lanes["source_x"] = world.lanes["source_y"] = world.lanes["y"] = 0.0
+    world.lanes["x"] = distance
+    walk(world, 1)
+    assert world.successes.tolist() == [found]
 
 
 @pytest.mark.parametrize(("action", "turn"), list(enumerate((0, 15, -15, 180, 30, -30))))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gpf.plume.physics import BORN
-from gpf.plume.regimes import REGIMES, Stream, Visit, between, drawn, preset
+from gpf.plume.regimes import REGIMES, Stream, Visit, between, drawn, preset, roomiest
 from gpf.plume.scenario import Scenario
 from gpf.plume.world import World
 
@@ -102,6 +102,14 @@ def test_what_lies_between_two_worlds():
     assert between(before, after, 0.0) == before
     assert between(before, after, 1.0) == after
     assert between(before, after, 0.4) == Scenario(speed=0.4)
+    assert between(before, after, 0.5) == dataclasses.replace(after, speed=0.375)
+
+
+@pytest.mark.parametrize("change", [{"emission_rate": 50.0}, {"filament_lifetime": 60.0}, {"time_step": 0.2}])
+def test_the_roomiest_world_has_room_for_all(change):
+    worlds = [Scenario(max_steps=400), Scenario(max_steps=600, **change)]
+    for order in (worlds, worlds[::-1]):
+        assert roomiest(order).filament_capacity == max(world.filament_capacity for world in worlds)
 
 
 def test_streams_are_seeded_and_nothing_comes_twice_in_a_row():
@@ -127,21 +135,42 @@ def of(*names, episodes=3, gradual=False, **others):
     ("make", "message"),
     [
         (lambda: preset("rough"), "stream: 'rough'; accepted: gentle, harsh, returning"),
+        (lambda: preset("harsh", count=2**31), "visits must be a whole number from 2 to 10,000, got 2147483648$"),
+        (lambda: preset("harsh", count=0), "visits must be a whole number from 2 to 10,000, got 0$"),
+        (lambda: preset("harsh", count=True), "visits must be a whole number from 2 to 10,000, got True$"),
+        (lambda: preset("harsh", episodes=2**31), "episodes must be a whole number from 1 to 100,000,000, got 2147"),
+        (lambda: preset("harsh", episodes=10**8), "episodes of all visits must be at most 100,000,000, got 1,400,0"),
         (lambda: drawn(0, ("home",), 3), "regimes: home; accepted: at least two"),
-        (lambda: Stream((), Scenario()), "visits: 0; accepted: at least two"),
-        (lambda: Stream((Visit("home", 3),), Scenario()), "visits: 1; accepted: at least two"),
-        (lambda: of("home", "home"), "regime: 'home' of visit 1 after itself; accepted: another"),
-        (lambda: of("moon", "home"), "regime: 'moon'; accepted: home, gusts"),
-        (lambda: of(["home"], "home"), r"regime: \['home'\]; accepted: home, gusts"),
-        (lambda: of("home", "wide", episodes=0), "episodes: 0 of visit 0 to 'home'; accepted: at least 1"),
-        (lambda: of("home", "wide", gradual=True), "gradual: the first visit"),
-        (lambda: of("home", "wide", gradual="no"), "gradual: 'no' of visit 0; accepted: true or false"),
-        (lambda: of("home", "x", regimes={"x": {"spede": 1.0}}), "regime 'x': spede; accepted: fields"),
-        (lambda: of("home", "x", regimes={"x": {"speed": -1.0}}), "regime 'x': speed: -1.0; accepted"),
-        (lambda: of("home", "x", regimes={"x": 5}), "regimes: .*; accepted: an object of fields"),
-        (lambda: of("home", "x", regimes=[1]), "regimes: .*; accepted: an object of fields"),
-        (lambda: Stream.of({"visits": [{"regime": "home", "days": 3}]}), "visits: .*days"),
-        (lambda: Stream.of({"visit": []}), "stream: .*; accepted: an object of visits"),
+        (lambda: Stream((), Scenario()), "number of visits must be a whole number from 2 to 10,000, got 0$"),
+        (lambda: Stream((Visit("home", 3),), Scenario()), "number of visits must be .*, got 1$"),
+        (lambda: of(*("home", "wide") * 5001), "number of visits must be a whole number from 2 to 10,000, got 10002$"),
+        (lambda: of("home", "home"), "regime of visit 1 must differ from that of the visit before, got 'home'$"),
+        (lambda: of("moon", "home"), "regime of visit 0 must be one of home, gusts, .*, got 'moon'$"),
+        (lambda: of("home", ["home"]), r"regime of visit 1 must be one of home, gusts, .*, got \['home'\]$"),
+        (lambda: of("home", "wide", episodes=0), "episodes of visit 0 must be .* from 1 to 100,000,000, got 0$"),
+        (lambda: of("home", "wide", episodes=10**30), "episodes of visit 0 must be .*, got 10000"),
+        (lambda: of("home", "wide", episodes=True), "episodes of visit 0 must be .*, got True$"),
+        (lambda: of("home", "wide", episodes=1.5), "episodes of visit 0 must be .*, got 1.5$"),
+        (lambda: of("home", "wide", episodes="3"), "episodes of visit 0 must be .*, got '3'$"),
+        (lambda: of("home", "wide", episodes=10**8), "episodes of all visits must be at most .*, got 200,000,000$"),
+        (lambda: of("home", "wide", gradual=True), "gradual of visit 0 must be false, for there is no world before"),
+        (lambda: of("home", "wide", gradual="no"), "gradual of visit 0 must be true or false, got 'no'$"),
+        (lambda: of("home", "x", regimes={"x": {"spede": 1}}), "regime 'x' has 'spede', which is not a field of"),
+        (lambda: of("home", "x", regimes={"x": {1: 1}}), "regime 'x' has 1, which is not a field of"),
+        (lambda: of("home", "x", regimes={"x": {"speed": -1.0}}), "regime 'x': speed must be at least 0, got -1.0$"),
+        (lambda: of("home", "x", regimes={"x": {"speed": []}}), r"regime 'x': speed must be a number, got \[\]$"),
+        (lambda: of("home", "x", regimes={"x": 5}), "regimes must be an object with an object of fields for each"),
+        (lambda: of("home", "x", regimes=[1]), r"regimes must be an object .*, got \[1\]$"),
+        (lambda: of("home", "wide", home=5), "home: scenario must be a Scenario, .*, got 5$"),
+        (lambda: of("home", "wide", home="moon"), "home: scenario: unknown preset 'moon'"),
+        (lambda: of("home", "wide", home={"speed": 1e100}), r"home: speed must be at most 100, got 1e\+100$"),
+        (lambda: Stream.of({"visits": [{"regime": "home", "days": 3}] * 2}), "visit 0 must be an object of .*days"),
+        (lambda: Stream.of({"visits": [1, 2]}), "visit 0 must be an object of regime, episodes .*, got 1$"),
+        (lambda: Stream.of({"visits": ["home", "wide"]}), "visit 0 must be an object of .*, got 'home'$"),
+        (lambda: Stream.of({"visits": 5}), "visits must be a list, got 5$"),
+        (lambda: Stream.of({"visits": {"home": 3}}), "visits must be a list, got {'home': 3}$"),
+        (lambda: Stream.of({"visit": []}), r"stream must be an object of visits, .*, got {'visit': \[\]}$"),
+        (lambda: Stream.of([]), r"stream must be an object of visits, .*, got \[\]$"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(make, message):

@@ -1,3 +1,5 @@
+import gc
+import os
 import sys
 
 import gymnasium
@@ -112,6 +114,39 @@ def test_an_animation_that_fails_leaves_the_old_file_alone(tmp_path):
         save_animation(broken(), path)
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # the encoder's pipe stays open
+@pytest.mark.parametrize("kind", ["gif", "mp4"])
+def test_a_full_disk_is_reported_with_the_file(tmp_path, kind, capfd):
+    (tmp_path / f".{os.getpid()}-walk.{kind}").symlink_to("/dev/full")  # in the place of the temporary file
+    with pytest.raises(OSError) as caught:  # noqa: PT011 - its attributes are compared
+        save_animation(frames(2), tmp_path / f"walk.{kind}")
+    assert caught.value.filename == str(tmp_path / f"walk.{kind}")
+    assert "\n" not in str(caught.value)
+    assert not list(tmp_path.iterdir())
+    capfd.readouterr()  # the encoder says more than one line
+    del caught
+    gc.collect()
+
+
+def test_a_folder_that_cannot_be_written_to_is_reported_with_the_file(tmp_path, monkeypatch):
+    refused = PermissionError(13, "Permission denied", ".temporary.gif")
+    monkeypatch.setattr("gpf.plume.render._write_gif", lambda *arguments: (_ for _ in ()).throw(refused))
+    with pytest.raises(PermissionError) as caught:  # as root, no folder refuses
+        save_animation([], tmp_path / "walk.gif")
+    assert caught.value.filename == str(tmp_path / "walk.gif")
+
+
+@pytest.mark.parametrize(("radius", "circles"), [(1e5, 0), (0.5, 1)])
+def test_a_circle_larger_than_the_domain_is_not_drawn(monkeypatch, radius, circles):
+    """Pillow takes half a minute for it, and it would not be seen."""
+    drawn = []
+    monkeypatch.setattr("PIL.ImageDraw.ImageDraw.ellipse", lambda self, box, **style: drawn.append(style))
+    env = PlumeEnv({"success_radius": radius})
+    env.reset(seed=0)
+    draw(env.world, 0)
+    assert sum("outline" in style for style in drawn) == circles
 
 
 def test_other_endings_are_refused(tmp_path):

@@ -72,6 +72,22 @@ def test_normal_is_normal_in_body_and_tail():
     assert abs(np.corrcoef(draws[:-1], draws[1:])[0, 1]) < 4 / math.sqrt(len(draws))
 
 
+@njit
+def fill_from_tail(stream, threshold, out):
+    for i in range(len(out)):
+        out[i] = 0.0
+        while abs(out[i]) <= threshold:
+            out[i] = normal(stream)
+
+
+def test_the_tail_is_that_of_a_normal_distribution():
+    """One draw in 3,900 lies beyond the last layer, where another method takes over."""
+    draws, tail = np.empty(20_000), 3.6541528853610088
+    fill_from_tail(seed_streams([4])[0], tail, draws)
+    assert stats.kstest(np.abs(draws), stats.truncnorm(tail, np.inf).cdf).pvalue > 1e-3
+    assert stats.binomtest(int((draws > 0).sum()), len(draws)).pvalue > 1e-3
+
+
 @pytest.mark.parametrize("mean", [0.0, 0.05, 0.5, 3.0, 20.0])
 def test_poisson_is_poisson(mean):
     draws = np.empty(300_000, np.int64)

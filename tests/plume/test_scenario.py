@@ -1,13 +1,22 @@
 import dataclasses
 import json
 import math
+import re
+from pathlib import Path
 
+import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpf.plume import Scenario
+from gpf.plume.observations import observation_space
+from gpf.plume.regimes import Stream
+from gpf.plume.render import concentration_field
 from gpf.plume.scenario import PRESETS, ROW
+from gpf.plume.tokens import OBSERVATION_SIZES
+from gpf.plume.vector_env import PlumeVectorEnv
+from gpf.plume.world import LANE
 
 
 def test_presets_differ_where_text_and_code_of_the_paper_do():
@@ -47,27 +56,35 @@ def test_a_dictionary_changes_fields_of_a_preset():
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"emission_rate": -1.0}, "emission_rate: -1.0; accepted: at least 0"),
-        ({"emission_rate": math.nan}, "emission_rate: nan; accepted: a finite number"),
-        ({"emission_rate": 1e6}, "emission_rate: 1000000.0 is 100000 filaments a step; accepted: at most 20 a step"),
-        ({"emission_rate": "5"}, "emission_rate: '5'; accepted: a finite number"),
-        ({"time_step": 0}, "time_step: 0; accepted: at least 0.0001, at most 100"),
-        ({"success_radius": 0}, "success_radius: 0; accepted: above 0"),
-        ({"level_edges": "123456"}, "level_edges: '123456'; accepted: 6 increasing numbers"),
+        ({"emission_rate": -1.0}, "emission_rate must be at least 0, got -1.0"),
+        ({"emission_rate": math.nan}, "emission_rate must be a number, got nan"),
+        ({"emission_rate": math.inf}, "emission_rate must be at most 1,000,000, got inf"),
+        ({"emission_rate": 1e6}, "emission_rate must be at most 20 filaments a step, 200 a second, got 1e+06"),
+        ({"emission_rate": "5"}, "emission_rate must be a number, got '5'"),
+        ({"emission_rate": True}, "emission_rate must be a number, got True"),
+        ({"time_step": 0}, "time_step must be at least 0.0001, got 0"),
+        ({"success_radius": 0}, "success_radius must be above 0, got 0"),
+        ({"speed": 1e100}, "speed must be at most 100, got 1e+100"),
+        ({"filament_radius": 1e200}, "filament_radius must be at most 100,000, got 1e+200"),
+        ({"filament_radius": 1e-200}, "filament_radius must be at least 1e-06, got 1e-200"),
+        ({"level_edges": "123456"}, "level_edges must be 6 increasing numbers, got '123456'"),
         ({"preset": ["paper"]}, "scenario: unknown preset ['paper']; accepted: paper, reference"),
         (
-            {"filament_lifetime": 1e12, "max_steps": 10**7},
-            "filament_lifetime: 1000000000000.0 at 5.0 filaments a second is 5,017,954 at once;"
-            " accepted: at most 100,000",
+            {"filament_lifetime": 1e9, "max_steps": 10**7},
+            "filament_lifetime must allow at most 100,000 filaments at once, got 1e+09 s with 5 filaments a second,"
+            " which is 5,017,954",
         ),
-        ({"max_steps": 1.5}, "max_steps: 1.5; accepted: a whole number"),
-        ({"max_steps": 0}, "max_steps: 0; accepted: at least 1, at most 1e+07"),
-        ({"shaping_discount": 1.1}, "shaping_discount: 1.1; accepted: at least 0, at most 1"),
-        ({"success_replaces": 1}, "success_replaces: 1; accepted: true or false"),
-        ({"level_edges": (3, 2, 1)}, "level_edges: (3, 2, 1); accepted: 6 increasing numbers"),
-        ({"level_edges": 3}, "level_edges: 3; accepted: 6 increasing numbers"),
-        ({"wind_correlation_time": 0.01}, "wind_correlation_time: 0.01; accepted: at least time_step (0.1)"),
-        ({"start_distance_max": 1}, "start_distance_max: 1.0; accepted: at least start_distance_min (3.0)"),
+        ({"max_steps": 1.5}, "max_steps must be a whole number, got 1.5"),
+        ({"max_steps": math.inf}, "max_steps must be a whole number, got inf"),
+        ({"max_steps": 0}, "max_steps must be at least 1, got 0"),
+        ({"max_steps": 10**8}, "max_steps must be at most 10,000,000, got 100000000"),
+        ({"shaping_discount": 1.1}, "shaping_discount must be at most 1, got 1.1"),
+        ({"success_replaces": 1}, "success_replaces must be true or false, got 1"),
+        ({"level_edges": (3, 2, 1)}, "level_edges must be 6 increasing numbers, got (3, 2, 1)"),
+        ({"level_edges": 3}, "level_edges must be 6 increasing numbers, got 3"),
+        ({"level_edges": (1, 2, 3, 4, 4, 5)}, "level_edges must be 6 increasing numbers, got (1, 2, 3, 4, 4, 5)"),
+        ({"wind_correlation_time": 0.01}, "wind_correlation_time must be at least time_step, 0.1, got 0.01"),
+        ({"start_distance_max": 1}, "start_distance_max must be at least start_distance_min, 3, got 1"),
         ({"wind_sped": 1}, "scenario: unknown field 'wind_sped'; did you mean 'wind_speed'?"),
         ({"preset": "papr"}, "scenario: unknown preset 'papr'; accepted: paper, reference"),
     ],
@@ -78,9 +95,81 @@ def test_errors_name_field_value_and_what_is_accepted(values, message):
     assert str(error.value) == message
 
 
-def test_a_number_too_large_for_a_float_is_refused():
-    with pytest.raises(ValueError, match="^wind_speed: 1000.*; accepted: a finite number$"):
-        Scenario(wind_speed=10**400)
+@pytest.mark.parametrize("digits", [400, 5000])
+def test_a_number_too_large_for_a_float_is_refused(digits):
+    with pytest.raises(ValueError, match="^wind_speed must be at most 100, got ") as error:
+        Scenario(wind_speed=10**digits)
+    assert len(str(error.value)) < 150
+
+
+NUMBERS = {spec.name: spec for spec in dataclasses.fields(Scenario) if spec.type in (float, int)}
+
+
+def bounds(spec):
+    """The lowest and the greatest value that a field accepts, and the nearest ones that it does not."""
+    low, high, above = (spec.metadata[key] for key in ("low", "high", "above"))
+    if spec.type is int:
+        return low, high, low - 1, high + 1
+    lowest = math.nextafter(low, math.inf) if above else low
+    return lowest, high, math.nextafter(lowest, -math.inf), math.nextafter(high, math.inf)
+
+
+@pytest.mark.parametrize("spec", NUMBERS.values(), ids=NUMBERS)
+def test_every_number_has_bounds_and_nothing_beyond_them_is_accepted(spec):
+    lowest, greatest, below, beyond = bounds(spec)
+    assert math.isfinite(lowest)
+    assert math.isfinite(greatest)
+    for wrong in (below, beyond, 1e100, -1e100, math.nan):
+        with pytest.raises(ValueError, match=f"^{spec.name} must be "):
+            Scenario(**{spec.name: wrong})
+
+
+def accepted(values):
+    """A scenario of these values, made consistent where two fields contradict each other."""
+    values = {**dataclasses.asdict(Scenario()), **values}
+    step = values["time_step"]
+    values["emission_rate"] = min(values["emission_rate"], 20.0 / step)
+    values["wind_correlation_time"] = max(values["wind_correlation_time"], step)
+    values["start_distance_max"] = max(values["start_distance_max"], values["start_distance_min"])
+    life = min(values["filament_lifetime"], values["max_steps"] * step) + step
+    values["emission_rate"] = min(values["emission_rate"], 20_000.0 / life)
+    return Scenario(**values)
+
+
+def walked(scenario, steps=25):
+    """Walk a few lanes through a scenario, to its last step; everything that can be seen must be a number."""
+    env = PlumeVectorEnv(3, scenario, "memory", autoreset_mode="SameStep", threads=1)
+    raw_space = observation_space("raw", env.world)
+    env.reset(seed=0)
+    for n in range(steps):
+        if n == steps // 2:  # late in an episode
+            env.world.lanes["step"] = np.maximum(env.world.lanes["step"], scenario.max_steps - 5)
+        features, rewards, *_ = env.step(np.arange(n, n + 3) % 6)
+        seen = env.world.raw, env.world.terms, rewards, features
+        assert all(np.isfinite(array).all() for array in seen)
+        assert all(np.isfinite(env.world.lanes[name]).all() for name in LANE.names)
+        assert (env.world.lanes["x"] >= 0).all()
+        assert (env.world.lanes["x"] <= scenario.width).all()
+        assert all(raw_space.contains(one) for one in env.world.raw)
+        assert all(env.single_observation_space.contains(one) for one in features)
+        assert (env.world.tokens >= 0).all()
+        assert (env.world.tokens < OBSERVATION_SIZES).all()
+    assert np.isfinite(concentration_field(env.world, 0, 8, 8)).all()
+
+
+@pytest.mark.parametrize("spec", NUMBERS.values(), ids=NUMBERS)
+def test_the_bounds_of_a_field_give_a_world_of_finite_numbers(spec):
+    for value in bounds(spec)[:2]:
+        walked(accepted({spec.name: value}))
+
+
+@settings(max_examples=150)
+@given(
+    st.fixed_dictionaries({}, optional={name: st.sampled_from(bounds(spec)[:2]) for name, spec in NUMBERS.items()}),
+    st.fixed_dictionaries({}, optional={s.name: st.booleans() for s in dataclasses.fields(Scenario) if s.type is bool}),
+)
+def test_any_bounds_together_give_a_world_of_finite_numbers(numbers, flags):
+    walked(accepted({**numbers, **flags}))
 
 
 def test_a_path_may_be_a_path(tmp_path):
@@ -90,18 +179,60 @@ def test_a_path_may_be_a_path(tmp_path):
     )
 
 
-@pytest.mark.parametrize("given", ["nowhere", "missing.json", 3, None])
+@pytest.mark.parametrize("given", ["nowhere", "missing.json", 3, None, [1] * 1000])
 def test_a_scenario_that_is_none_is_refused_in_one_line(given):
-    with pytest.raises(ValueError, match="^scenario: ") as error:
+    with pytest.raises(ValueError, match="^scenario") as error:
         Scenario.of(given)
     assert "\n" not in str(error.value)
+    assert len(str(error.value)) < 200
 
 
-@pytest.mark.parametrize("text", ["{", "[1, 2]", "3"])
+NOT_JSON = {
+    b"{": r"is not JSON \(Expecting property name",
+    b"": r"is not JSON \(Expecting value",
+    b"\x89PNG\r\n\x1a\n\xff\xfe": "is not a text file in UTF-8",
+    b"[" * 100_000: "is nested too deeply",
+    b'{"speed": ' + b"9" * 5000 + b"}": r"is not JSON \(Exceeds the limit",
+}
+
+
+@pytest.mark.parametrize("content", NOT_JSON, ids=range(len(NOT_JSON)))
+@pytest.mark.parametrize(("kind", "name"), [(Scenario, "scenario"), (Stream, "stream")])
+def test_a_file_that_is_not_json_is_named(content, kind, name, tmp_path):
+    path = tmp_path / "mine.json"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=f"^{name}: {re.escape(str(path))} {NOT_JSON[content]}") as error:
+        kind.of(path)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(("kind", "name"), [(Scenario, "scenario"), (Stream, "stream")])
+def test_a_file_that_cannot_be_read_is_named(kind, name, tmp_path, monkeypatch):
+    refused = PermissionError(13, "Permission denied")
+    for path, reason in ((tmp_path, "Is a directory"), (tmp_path / "none.json", "No such file or directory")):
+        with pytest.raises(ValueError, match=rf"^{name}: {re.escape(str(path))} cannot be read \({reason}\)"):
+            kind.of(path)
+    with pytest.raises(ValueError, match=rf"^{name}: .*cannot be read \(embedded null byte\)"):
+        kind.of(tmp_path / "a\0b.json")
+    monkeypatch.setattr(Path, "read_bytes", lambda self: (_ for _ in ()).throw(refused))  # root may read everything
+    with pytest.raises(ValueError, match=rf"^{name}: .*mine.json cannot be read \(Permission denied\)"):
+        kind.of(tmp_path / "mine.json")
+
+
+@pytest.mark.parametrize("text", ["{", "[1, 2]", "3", "[" * 100_000, '{"speed": ' + "[" * 900 + "]" * 900 + "}"])
 def test_json_that_is_no_scenario_is_refused_in_one_line(text):
-    with pytest.raises(ValueError, match="^scenario: ") as error:
+    with pytest.raises(ValueError, match="^(scenario|speed) ") as error:
         Scenario.from_json(text)
     assert "\n" not in str(error.value)
+    assert len(str(error.value)) < 150
+
+
+def test_steps_and_filaments_worked_by_hand():
+    """0.3 s are three steps of 0.1 s, though 0.3 / 0.1 is less than 3; 5 filaments a second for 30.1 s are 150.5."""
+    row = Scenario(filament_lifetime=0.3, blank_duration=0.3).row()
+    assert (row["lifetime_steps"], row["blank_steps"]) == (3, 3)
+    assert Scenario().filament_capacity == 64 + math.ceil(150.5 + 8 * math.sqrt(150.5)) == 313
+    assert Scenario(max_steps=10).filament_capacity == 64 + math.ceil(5.5 + 8 * math.sqrt(5.5)) == 89  # 1.1 s
 
 
 def test_every_field_is_documented_with_a_docstring():

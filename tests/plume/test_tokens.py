@@ -51,7 +51,12 @@ def test_octants_by_hand(side, in_paper, in_reference):
 
 def test_calm_is_octant_zero():
     assert octant(PAPER, 0.049, 0.0, 0.0) == 0
+    assert octant(PAPER, 0.05, 0.0, 0.0) == 4
     assert octant(PAPER, 0.051, 0.0, 0.0) == 4
+
+
+def test_an_angle_that_rounds_up_to_a_whole_turn_is_octant_zero():
+    assert octant(REFERENCE, 1.0, -math.pi, 1e-20) == 0
 
 
 def test_onehot_and_state_index_are_bijections_of_the_tokens():
@@ -77,7 +82,8 @@ def test_a_world_reports_the_tokens_of_its_readings():
     world.begin()
     for _ in range(200):
         world.step(np.zeros(64, np.int64))
-        for lane, tokens in zip(world.lanes, world.tokens, strict=True):
-            assert tokens[0] == np.searchsorted(Scenario().level_edges, lane["left"])
-            assert tokens[1] == np.searchsorted(Scenario().level_edges, lane["right"])
-            assert tokens[2] == plain_octant(lane["wind_direction"], lane["heading"], False, False)
+        lanes = {name: world.lanes[name].tolist() for name in ("left", "right", "wind_direction", "heading")}
+        for stream, antenna in enumerate(("left", "right")):
+            assert (world.tokens[:, stream] == np.searchsorted(Scenario().level_edges, lanes[antenna])).all()
+        winds = zip(lanes["wind_direction"], lanes["heading"], strict=True)
+        assert world.tokens[:, 2].tolist() == [plain_octant(*wind, False, False) for wind in winds]

@@ -1,4 +1,5 @@
 import os
+import re
 
 import gymnasium
 import numpy as np
@@ -10,9 +11,9 @@ from gpf.plume import Scenario
 from gpf.plume.env import PlumeEnv
 from gpf.plume.observations import OBSERVATIONS
 from gpf.plume.vector_env import PlumeVectorEnv
-from gpf.plume.world import World
+from gpf.plume.world import World, cores, machine_memory
 
-EASY = {"preset": "reference", "start_distance_min": 1.0, "start_distance_max": 3.0, "max_steps": 250}
+EASY = {"preset": "reference", "start_distance_min": 0.8, "start_distance_max": 2.0, "max_steps": 80}
 """Episodes that end both ways: many in success, the others soon by time."""
 MODES = list(AutoresetMode)
 
@@ -69,10 +70,11 @@ def test_it_returns_what_gymnasiums_own_vectorisation_returns(mode, observation)
 @pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.value)
 @pytest.mark.parametrize("preset", ["paper", "reference"])
 def test_each_lane_is_the_single_environment_over_many_full_episodes(preset, mode):
-    """Twenty episodes and more in each lane, as long as they take, against single environments seeded alike."""
+    """Twenty episodes and more in each lane, to their ends, against single environments seeded alike."""
     count, seed = 3, 1000
-    lanes = PlumeVectorEnv(count, preset, "raw", mode, threads=2)
-    singles = [PlumeEnv(preset, "raw") for _ in range(count)]
+    scenario = {"preset": preset, "max_steps": 200}
+    lanes = PlumeVectorEnv(count, scenario, "raw", mode, threads=2)
+    singles = [PlumeEnv(scenario, "raw") for _ in range(count)]
     lanes.reset(seed=seed)
     for i, env in enumerate(singles):
         env.reset(seed=seed + i)
@@ -151,6 +153,10 @@ def test_all_threads_work(monkeypatch):
         steps += 1
     assert len(seen) == 3
     assert (world.lanes["step"] == steps).all()
+
+
+def test_few_lanes_wake_no_other_thread():
+    assert [World(count).threads for count in (1, 511, 512)] == [1, 1, min(cores(), 2)]
 
 
 def test_lanes_may_live_in_different_scenarios_and_change_them_without_recompiling():
@@ -324,6 +330,9 @@ def test_a_scenario_outside_the_observation_space_is_refused():
     env = PlumeVectorEnv(2, observation="raw")
     with pytest.raises(ValueError, match=r"^sensor_saturation: 100.0; accepted: at most 1.0"):
         env.set_scenario({"sensor_saturation": 100.0})
+    mixed = PlumeVectorEnv(2, [Scenario(), Scenario(sensor_saturation=5.0)], "raw")
+    assert mixed.single_observation_space.high[:2].tolist() == [5.0, 5.0]
+    mixed.set_scenario({"sensor_saturation": 5.0})
 
 
 @pytest.mark.parametrize("mask", [np.zeros(2, bool), np.ones(3, bool), np.ones(2), [True, True]])
@@ -336,7 +345,10 @@ def test_a_bad_reset_mask_is_refused(mask):
 @pytest.mark.parametrize(
     ("kwargs", "message"),
     [
-        ({"num_envs": 0}, "num_envs: 0; accepted"),
+        *(
+            ({"num_envs": wrong}, f"num_envs must be a whole number of at least 1, got {wrong!r}")
+            for wrong in (0, -1, 1.5, True, "x", None)
+        ),
         ({"threads": 0}, "threads: 0; accepted"),
         ({"autoreset_mode": "Never"}, "autoreset_mode: 'Never'; accepted: NextStep, SameStep, Disabled"),
         ({"scenario": [Scenario()]}, "scenario: 1 for 2 lanes; accepted: one, or one per lane"),
@@ -359,6 +371,41 @@ def test_four_thousand_lanes_take_less_than_a_hundred_megabytes():
     world = World(4096, "paper")
     held = sum(value.nbytes for value in vars(world).values() if isinstance(value, np.ndarray))
     assert held < 100e6
+
+
+def test_more_lanes_than_fit_are_refused_before_memory_is_asked_for(monkeypatch):
+    monkeypatch.setattr("gpf.plume.world.machine_memory", lambda: 10**9)
+    one, many = (
+        sum(value.nbytes for value in vars(World(count, threads=1)).values() if isinstance(value, np.ndarray))
+        for count in (1, 101)
+    )
+    lane = (many - one) / 100
+    for make in (World, PlumeVectorEnv, lambda count: gymnasium.make_vec("gpf/Plume-v0", num_envs=count)):
+        with pytest.raises(
+            ValueError, match=r"^num_envs must be at most [\d,]+ here, got 1000000000: that wo"
+        ) as error:
+            make(10**9)
+        most, needed = (
+            int(re.search(pattern, str(error.value)).group(1).replace(",", ""))
+            for pattern in (r"at most ([\d,]+) here", r"would take ([\d,]+) GB")
+        )
+        assert needed == pytest.approx(lane, rel=0.05)  # GB for a billion lanes
+        assert most * lane == pytest.approx(0.5e9, rel=0.05)
+    assert World(most).count == most
+    with pytest.raises(ValueError, match="^num_envs must be at most"):
+        World(most + 1)
+
+
+def test_a_scenario_of_many_filaments_allows_fewer_lanes(monkeypatch):
+    monkeypatch.setattr("gpf.plume.world.machine_memory", lambda: 10**8)
+    dense = Scenario(emission_rate=200.0)
+    World(1000)
+    with pytest.raises(ValueError, match="^num_envs must be at most"):
+        World(1000, dense)
+
+
+def test_the_memory_of_this_machine_is_known():
+    assert 1e8 < machine_memory() < 1e15
 
 
 def test_a_forked_process_can_step_with_threads():

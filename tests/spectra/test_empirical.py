@@ -129,6 +129,20 @@ def test_what_is_too_weak_to_leave_the_bulk_is_not_called_a_spike():
     assert found <= 1
 
 
+def test_the_scale_of_the_noise_is_that_of_its_middle():
+    """Eigenvalues just where noise has them, but for the least tenth, gone, and the greatest, a little too great."""
+    values = 300.0 * marchenko_pastur(0.5).quantile((np.arange(200) + 0.5) / 200)
+    values[:18], values[-18:] = 1e-3, 1.03 * values[-18:]
+    bulk = fit_bulk(values, (400, 200))
+    assert len(bulk.spikes) == 0
+    assert bulk.sigma == pytest.approx(np.sqrt(300.0 / 400.0), rel=1e-3)
+
+
+def test_a_bulk_is_fitted_from_eight_eigenvalues_on():
+    assert fit_bulk(np.arange(1.0, 8.0), (7, 20)) is None
+    assert fit_bulk(np.arange(1.0, 9.0), (8, 20)) is not None
+
+
 @pytest.fixture(scope="module")
 def watched():
     """Matrices of several shapes, with and without structure, and what weightwatcher says of them."""
@@ -182,6 +196,13 @@ def test_the_tail_exponent_of_a_power_law_is_found():
     assert np.isnan(tail_exponent([1.0, 2.0, 3.0])[0])
     assert np.isnan(tail_exponent([])[0])
     assert start < 3.0
+
+
+def test_a_tail_is_of_five_eigenvalues_at_least():
+    """A power law can be laid through any two of them."""
+    for seed in range(40):
+        values = np.sort(np.random.default_rng(seed).random(12))
+        assert tail_exponent(values)[1] <= values[-5]
 
 
 @pytest.mark.parametrize("activation", ["relu", "tanh", "abs", "linear"])

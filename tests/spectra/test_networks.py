@@ -11,7 +11,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 import gpf
 from gpf.spectra import folds, inspect, plasticity
 from gpf.spectra.capture import capture
-from gpf.spectra.folds import relu_chain
+from gpf.spectra.folds import relu_chain, walk
 from gpf.spectra.plasticity import effective_rank, held_rank, singular_values, stable_rank
 from gpf.spectra.recorder import Recorder, read_snapshots, write_snapshot
 
@@ -233,6 +233,17 @@ def test_dead_and_dormant_units_are_counted():
     assert last.name == "2"
 
 
+def test_a_unit_that_is_on_for_just_one_sample_in_a_hundred_is_not_dormant():
+    model = nn.Sequential(nn.Linear(1, 2), nn.ReLU(), nn.Linear(2, 1))
+    with torch.no_grad():
+        model[0].weight.fill_(1.0)
+        model[0].bias.copy_(torch.tensor([0.0, -1.5]))
+    for count, dormant in ((2, 0.0), (1, 0.5)):
+        x = torch.ones(200, 1)
+        x[:count] = 2.0
+        assert plasticity(model, x)[0].dormant == dormant
+
+
 # Folds
 
 
@@ -242,11 +253,16 @@ def test_regions_of_a_worked_example():
         (np.array([[1.0], [-1.0]]), np.zeros(2)),
         (np.array([[1.0, 1.0]]), np.array([-0.5])),
     ]
-    from gpf.spectra.folds import walk
-
     first, second = walk(layers, np.array([-1.0]), np.array([1.0]))
     assert first == (2, 2, 1.0)  # both units switch, at the same place: two regions
     assert second == (2, 4, 1.0)
+
+
+def test_a_unit_at_its_border_is_off():
+    """relu(-x) from 0 to 1 is zero all the way, and from -1 to 0 it is on until the end."""
+    layer = [(np.array([[-1.0]]), np.zeros(1))]
+    assert walk(layer, np.array([0.0]), np.array([1.0])) == [(0, 1, 0.0)]
+    assert walk(layer, np.array([-1.0]), np.array([0.0]))[0][0] == 1
 
 
 @pytest.mark.parametrize("seed", range(3))

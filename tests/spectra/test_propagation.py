@@ -10,6 +10,7 @@ from gpf.spectra.propagation import (
     advise_depth,
     correlation_map,
     critical_point,
+    fixed_length,
     length_map,
     measured_variances,
     propagation,
@@ -109,6 +110,61 @@ def test_of_several_lengths_the_one_that_signals_of_length_one_settle_at_is_foun
     for _ in range(3000):
         q = length_map(q, np.sqrt(variance), bias, activation)
     assert propagation(np.sqrt(variance), bias, activation).length == pytest.approx(q, rel=1e-6)
+
+
+@pytest.mark.parametrize(("variance", "bias"), [(1.9, 0.1), (1.99, 0.1), (1.999, 0.1), (1.999, 0.01)])
+def test_signals_that_settle_slowly_have_their_length_in_closed_form(variance, bias):
+    """ReLU: q = variance q / 2 + bias^2; at a variance of 1.99 a seventh of the way is left after 400 layers."""
+    found = propagation(np.sqrt(variance), bias, "relu")
+    assert found.length == pytest.approx(bias**2 / (1.0 - variance / 2.0), rel=1e-6)
+    assert found.length_scale == pytest.approx(-1.0 / np.log(variance / 2.0), rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("variance", "bias", "activation", "length"),
+    [
+        (1.99, 0.0, "relu", 0.0), (1.999999, 0.0, "relu", 0.0), (2.01, 0.0, "relu", np.inf),
+        (2.0, 0.0, "relu", 1.0), (1.0, 0.0, "linear", 1.0), (1.0, 0.0, "tanh", 0.0),
+        (2.0, 0.1, "relu", np.inf), (2.0, 0.5, "relu", np.inf), (1.0, 0.1, "linear", np.inf),
+        (1.0, 0.5, "linear", np.inf), (1.0, 0.3, "linear", np.inf),
+    ],
+)  # fmt: skip
+def test_signals_that_slowly_die_or_slowly_grow_for_ever(variance, bias, activation, length):
+    """ReLU adds bias^2 to a length in each layer at a variance of 2; tanh lets it die at 1, ever slower."""
+    assert propagation(np.sqrt(variance), bias, activation).length == pytest.approx(length, rel=1e-9)
+
+
+@pytest.mark.parametrize(("unstable", "length"), [(1.1, 0.0), (0.9, np.inf)])
+def test_signals_that_leave_a_length_ever_faster_do_not_come_back_to_it(unstable, length):
+    """f = |x|^1.001: lengths below the one that stays the same shrink, those above grow, both by larger steps each."""
+
+    def f(x):
+        return np.abs(x) ** 1.001
+
+    variance = 1.0 / (length_map(1.0, 1.0, 0.0, f) * unstable**0.001)
+    assert length_map(unstable, np.sqrt(variance), 0.0, f) == pytest.approx(unstable, rel=1e-12)
+    assert fixed_length(np.sqrt(variance), 0.0, f) == length
+
+
+def test_chaos_forgets_that_signals_were_alike():
+    """tanh without biases is odd: signals without correlation stay so, and those that have some lose it."""
+    found = propagation(2.0, 0.0, "tanh")
+    assert found.phase == "chaotic"
+    assert found.correlation == pytest.approx(0.0, abs=1e-9)
+    c = 0.9
+    for _ in range(200):
+        c = correlation_map(c, found.length, 2.0, 0.0, "tanh")
+    assert c == pytest.approx(0.0, abs=1e-6)
+
+
+def test_the_head_does_not_count_among_a_models_variances():
+    model = gpf.MLP(64, 64, 64)
+    nn.init.constant_(model.layers[0].linear.weight, 0.25)
+    nn.init.constant_(model.layers[0].linear.bias, 0.5)
+    nn.init.constant_(model.head.weight, 9.0)
+    assert measured_variances(model)[:2] == pytest.approx((2.0, 0.5))
+    alone = nn.Sequential(model.head, nn.ReLU())
+    assert measured_variances(alone)[0] == pytest.approx(72.0)
 
 
 def test_advice_for_a_model_is_that_for_its_variances():

@@ -7,16 +7,16 @@ from torch.nn import functional
 
 from gpf import data
 from gpf.network import MLP, batch_size
+from gpf.runs.folder import Outcome
 from gpf.tasks import cifar10
-from gpf.tasks.rounds import create_run
-from gpf.tasks.studies import STUDIES, UNITS, Outcome
+from gpf.tasks.cifar10 import TASK, UNITS
 
-pytestmark = pytest.mark.usefixtures("one_torch_thread", "with_data")
+pytestmark = pytest.mark.usefixtures("one_torch_thread", "loaded_data")
 
 
 def test_the_baseline_is_a_plain_training_loop(tmp_path):
     config = cifar10.Config(baseline=True, layers=2, width=16, epochs=2, images=500, seed=3)
-    training = cifar10.Training(create_run(tmp_path / "run", config))
+    training = TASK.training(TASK.create(tmp_path / "run", config), config, None)
     lines = [training.round(), training.round()]
 
     (images, classes), (held_out, theirs) = data.cifar10()
@@ -79,15 +79,15 @@ def test_rules_that_prune_whole_units_leave_what_can_be_made_compact(tmp_path):
         "activation_threshold": "0.7",
     }  # fmt: skip
     config = cifar10.Config(width=16, layers=2, epochs=3, images=300, rules={**UNITS, **changes})
-    run = create_run(tmp_path / "run", config)
-    cifar10.train(run)
-    net = cifar10.load(run.folder)
+    run = TASK.create(tmp_path / "run", config)
+    TASK.train(run)
+    net = TASK.load(run.folder)
     weights = net.model.layers[0].linear.weight
     left = int((weights != 0).any(1).sum())
     assert 0 < left < 16
     assert net.count_parameters() == sum(p.numel() for p in net.model.parameters()) - 3072 * (16 - left)
     assert (weights != 0).all(1).sum() == left  # of no unit a part
-    compact = STUDIES["cifar10"]().measures["compact"][1](Outcome.read(run.folder))
+    compact = TASK.measures["compact"].of(Outcome.read(run.folder))
     assert compact == (3072 + 1) * left + (left + 1) * 16 + (16 + 1) * 10
     images = torch.randn(20, 3072)
     with torch.no_grad():

@@ -9,8 +9,7 @@ from torch import nn
 
 from gpf.network import MLP
 from gpf.tasks import mspacman
-from gpf.tasks.mspacman import Games, NormalisedMLP, choose, scaled
-from gpf.tasks.rounds import create_run
+from gpf.tasks.mspacman import TASK, Games, NormalisedMLP, choose, scaled
 
 pytestmark = pytest.mark.usefixtures("one_torch_thread")
 
@@ -89,7 +88,7 @@ def test_actions_are_the_best_but_for_a_share():
 
 def test_the_target_is_that_of_expected_sarsa_by_hand(tmp_path):
     config = mspacman.Config(epochs=1, steps=5, discount=0.5, learning_rate=0.0)
-    training = mspacman.Training(create_run(tmp_path / "run", config))
+    training = TASK.training(TASK.create(tmp_path / "run", config), config, None)
     training.net.model.forward = lambda x: Fixed([9.0, 0, 0, 0, 0, 0, 0, 0, 0])(x) + 0.0 * training.net.model.head.bias
     frames = np.zeros((2, 3072), np.uint8)
     loss = training._learn_from(
@@ -119,12 +118,14 @@ def test_normalised_pixels_have_mean_0_and_deviation_1_but_for_those_that_never_
     assert (seen[:, 2] == 0.0).all()
 
 
-def test_a_run_normalises_by_random_play_and_keeps_by_what(tmp_path, monkeypatch):
-    monkeypatch.setattr(mspacman, "RANDOM_STEPS", 100)
-    config = mspacman.Config(epochs=1, steps=10, games=1, width=8, normalised_pixels=True)
-    mspacman.train(create_run(tmp_path / "run", config))
-    model = mspacman.load(tmp_path / "run").model
-    frames = mspacman.random_frames()
+def test_a_run_normalises_by_random_play_and_keeps_by_what(tmp_path):
+    config = mspacman.Config(
+        epochs=1, steps=10, games=1, width=8, normalised_pixels=True, random_lanes=4, random_steps=100
+    )
+    TASK.train(TASK.create(tmp_path / "run", config))
+    model = TASK.load(tmp_path / "run").model
+    frames = mspacman.random_frames(4, 100)
+    assert frames.shape == (400, 3072)
     torch.testing.assert_close(model.mean, frames.mean(0))
     assert model.deviation.min() >= 0.02
     assert model.deviation.max() > 0.1
@@ -146,3 +147,10 @@ def test_games_to_report_are_as_many_as_asked_for():
     assert len(scores) == 5
     assert scores == games.play(model, 3, 5)
     assert min(scores) > 0
+
+
+def test_random_play_is_that_of_eight_games_of_six_hundred_steps():
+    config = mspacman.LONGER.of({})
+    assert (config.random_lanes, config.random_steps) == (8, 600)
+    assert config.normalised_pixels
+    assert not TASK.of({}).normalised_pixels

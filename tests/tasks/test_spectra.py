@@ -1,36 +1,22 @@
 """`gpf spectra`: the snapshots of a run, analysed and drawn."""
 
 import json
-import subprocess
-import sys
+import shutil
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from gpf.cli import main
-from gpf.navigation.config import Config
 from gpf.runs.folder import read_log
-from gpf.tasks.plume import create_run, train
 from gpf.tasks.spectra import analyse_run, draw_run, drifts
 
 pytestmark = pytest.mark.usefixtures("one_torch_thread")
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    """A short run in which layers grow, are pruned and freeze."""
-    place = tmp_path_factory.mktemp("runs")
-    (place / "short.json").write_text(json.dumps({"preset": "reference", "max_steps": 15}))
-    rules = {
-        "warmup": "0", "grow_patience": "1", "grow_trial": "null", "grow_threshold": "9", "prune_patience": "2",
-        "belief_threshold": "2", "freeze_patience": "5", "freeze_delta": "9", "max_depth": "2",
-    }  # fmt: skip
-    config = Config(
-        scenario=str(place / "short.json"), steps=20_000, lanes=16, horizon=64, minibatch=256, width=16, rules=rules
-    )
-    train(create_run(place / "run", config))
-    return place / "run"
+def run(plume_run, tmp_path_factory):
+    """A run of its own, for figures are written to it."""
+    return shutil.copytree(plume_run, tmp_path_factory.mktemp("spectra") / "run")
 
 
 @pytest.fixture(scope="module")
@@ -76,14 +62,11 @@ def test_a_run_records_plasticity_at_every_validation(run):
         assert all(0 <= layer["dead"] <= layer["dormant"] <= 1 for layer in line["plasticity"])
 
 
-def test_the_command_prints_a_table_and_json(run, moments, monkeypatch, capsys):
-    command = [sys.executable, "-m", "gpf", "spectra", str(run)]
-    table = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+def test_the_command_prints_a_table_and_json(run, moments, monkeypatch, gpf):
+    monkeypatch.setattr("gpf.tasks.spectra.analyse_run", lambda folder: moments)  # once more would take long
+    table = gpf("spectra", run)
     assert "layers.1.linear" in table
     assert "linear regions" in table
-    monkeypatch.setattr("gpf.tasks.spectra.analyse_run", lambda folder: moments)  # once more would take long
-    monkeypatch.setattr(sys, "argv", ["gpf", "spectra", str(run), "--json"])
-    main()
-    shown = json.loads(capsys.readouterr().out.splitlines()[-1])
+    shown = json.loads(gpf("spectra", run, "--json").splitlines()[-1])
     assert [moment["label"] for moment in shown["moments"]] == [moment.label for moment in moments]
     assert all(f"{moment.label}\n" in table for moment in moments)

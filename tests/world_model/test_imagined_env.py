@@ -9,6 +9,7 @@ from gymnasium.utils.env_checker import check_env
 from gpf.navigation.flat import FlatNetwork
 from gpf.navigation.policy_gradient import generalized_advantages
 from gpf.network import MLP
+from gpf.plume.memory import NAMES
 from gpf.plume.scenario import Scenario
 from gpf.world_model.dreaming import ImaginedRollouts, learn_in_imagination
 from gpf.world_model.env import ImaginedPlumeVectorEnv
@@ -63,6 +64,32 @@ def test_rewards_and_ends_worked_from_the_tokens(world):
     assert seen_both == {False, True}
     assert met_at > 20
     assert abs(found_at / met_at - 0.5) < 4 * 0.5 / np.sqrt(met_at)
+
+
+def test_what_a_lane_remembers_is_worked_from_its_tokens_and_turns(world):
+    """The clock, and the mean of the winds in the direction in which the lane is turned, with complex numbers."""
+    options = {"max_steps": 30, "upwind": 0.0}
+    env, shown = (ImaginedPlumeVectorEnv(6, world, kind, **options) for kind in ("memory", "tokens"))
+    turns = np.radians([0, 15, -15, 180, 30, -30])
+    headings, ages, mean = np.zeros(6), np.full(6, -1), np.zeros(6, complex)
+    random = np.random.default_rng(0)
+    features, tokens = env.reset(seed=3)[0], shown.reset(seed=3)[0]
+    begun, over, restarts = np.zeros(6, bool), np.zeros(6, bool), 0
+    for _ in range(70):
+        wind = np.exp(1j * (headings + (tokens[:, 2] + 0.5) * np.pi / 4))  # where it comes from
+        ages = np.where(begun, 0, ages + 1)
+        mean = np.where(ages == 0, wind, mean + 0.03 * (wind - mean))
+        ahead = mean / np.abs(mean) * np.exp(-1j * headings)
+        by_name = dict(zip(NAMES, features.T, strict=True))
+        np.testing.assert_allclose(by_name["mean_wind_ahead"], ahead.real, atol=1e-4)
+        np.testing.assert_allclose(by_name["mean_wind_left"], ahead.imag, atol=1e-4)
+        np.testing.assert_allclose(by_name["clock"] * world.scenario.max_steps, ages, atol=1e-3)
+        actions = random.integers(6, size=6)
+        features, _, found, late, _ = env.step(actions)
+        tokens = shown.step(actions)[0]
+        begun, over, headings = over, found | late, headings + turns[actions]
+        restarts += begun.sum()
+    assert restarts > 6
 
 
 def test_sources_are_as_frequent_as_they_were(dataset):

@@ -17,6 +17,7 @@ from gpf.world_model.sequences import (
     FIRST_SPECIAL,
     PAD_CODE,
     RESET_CODE,
+    Episode,
     decode,
     encode,
     make_dataset,
@@ -128,8 +129,11 @@ def test_a_history_longer_than_the_context_is_refused_by_the_model_and_cut_by_a_
     ends_in_observation = window(long[:, :-1], 8)
     assert ends_in_observation.shape == (2, 16)
     assert (ends_in_observation[:, 1] < 392).all()
-    assert torch.equal(window(long[:, :9], 8), long[:, :9])
+    for fits in (9, 16, 17):
+        assert torch.equal(window(long[:, :fits], 8), long[:, :fits])
     model(cut)
+    with pytest.raises(ValueError, match=r"^history: 18 codes; accepted: at most 17"):
+        model(long[:, :18])
 
 
 def test_imagination_slides_over_its_context(model):
@@ -150,11 +154,26 @@ def test_imagination_slides_over_its_context(model):
     assert tuple(seen[:, -1].tolist()) in possible
 
 
-def test_a_reset_begins_another_episode(model):
+def test_the_past_is_read_anew_only_when_there_is_no_room_left(model, monkeypatch):
+    """A context of 8 steps, of which half is kept: with the action that is taken these are 4, and 4 more fit."""
+    read, readings = model.read, []
+    monkeypatch.setattr(model, "read", lambda *arguments: readings.append(arguments) or read(*arguments))
+    imagination = Imagination(model, random_codes(2, 12)[:, :-1])
+    counts = []
+    for _ in range(16):
+        imagination.step(torch.zeros(2, dtype=torch.long))
+        counts.append(len(readings))
+    assert counts == [1] * 5 + [2] * 5 + [3] * 5 + [4]
+
+
+def test_a_reset_begins_another_episode(model, monkeypatch):
     """The token RESET stands in the place of the action, for the lanes that are reset and for no others."""
     imagination = Imagination(model, beginnings(2), temperature=0.0)
     first = imagination.first()
+    extend, read = model.extend, []
+    monkeypatch.setattr(model, "extend", lambda codes, cache: read.append(codes) or extend(codes, cache))
     second = imagination.step(torch.tensor([1, 1]), torch.tensor([False, True]))
+    assert torch.equal(read[0], torch.stack([first, torch.tensor([393, RESET_CODE])], 1))
     codes = torch.stack([torch.full((2,), BOS_CODE), first, torch.tensor([393, RESET_CODE])], 1)
     parts = model(codes)[:, -1].split(SIZES, dim=1)
     left, right, wind = (part.argmax(1) for part in parts)
@@ -213,6 +232,27 @@ def test_coupling_changes_no_stream_and_is_found_again():
     assert estimate_coupling(logits, left, right) == pytest.approx(0.8, abs=0.05)
     alone = [draw(part, torch.rand(20_000)) for part in logits.split(SIZES, dim=1)[:2]]
     assert estimate_coupling(logits, *alone) == pytest.approx(0.0, abs=0.07)
+
+
+def test_no_token_beyond_the_last_is_drawn():
+    """Sums of shares are below 1 by rounding, and a chance may lie above them."""
+    logits = torch.randn(20_000, 7, generator=torch.Generator().manual_seed(0))
+    assert (logits.softmax(1).cumsum(1)[:, -1] < 1 - 2**-24).any()
+    drawn = draw(logits, torch.full((20_000,), 1 - 2**-24))
+    assert int(drawn.max()) == 6
+
+
+def test_an_episode_as_long_as_a_window_is_one():
+    def episode(steps):
+        random = np.random.default_rng(0)
+        return Episode(random.integers(0, 7, (steps + 1, 3)), random.integers(0, 6, steps))
+
+    def windows(steps):
+        return Windows(make_dataset([encode([episode(steps)])], np.zeros(steps), [0], [0], {}), 8)
+
+    assert (windows(8).draw(20, (0,)).numpy() == encode([episode(8)])[:-1]).all()
+    with pytest.raises(ValueError, match="^data: 7 steps; accepted: more than the context of 8"):
+        windows(7)
 
 
 def test_windows_are_whole_and_the_same_for_the_same_seed(dataset):

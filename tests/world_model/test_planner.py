@@ -12,7 +12,7 @@ from gpf.navigation.tokenized import Tokenized
 from gpf.network import MLP
 from gpf.plume.scenario import Scenario
 from gpf.world_model.model import WorldModel
-from gpf.world_model.planner import Planner, Scoring
+from gpf.world_model.planner import Planner, Scoring, _values
 
 WORLD = Scenario.of({"preset": "reference", "max_steps": 30})
 
@@ -64,6 +64,32 @@ def test_scores_worked_by_hand():
     ]
 
 
+def test_a_discount_and_a_level_worked_by_hand():
+    """Repeating action 1 smells at level 3 in each of 3 steps: 1 + 1/2 + 1/4."""
+    for level, wanted in ((3, 1.75), (4, 0.0)):
+        scoring = Scoring(1.0, 0.0, whiff_level=level, discount=0.5)
+        planner = Planner(Fortune(1, -1), WORLD, horizon=3, rollouts=2, scoring=scoring)
+        seen_once(planner)
+        assert planner.scores(np.array([0]))[0].tolist() == [0, wanted, 0, 0, 0, 0]
+
+
+class Stubborn:
+    """Always turns around."""
+
+    PER_LANE = ()
+
+    def begin(self, seeds, scenario):
+        pass
+
+    def act(self, raw, lanes, actions):
+        actions[lanes] = 3
+
+
+def test_where_all_actions_promise_the_same_the_policy_that_is_followed_has_its_way():
+    planner = Planner(Fortune(-1, -1), WORLD, Tokenized(Stubborn(), WORLD), 2, margin=0.0)
+    assert seen_once(planner, 3) == [3] * 3
+
+
 def test_a_policy_that_is_followed_has_its_way_within_the_margin():
     follow = Tokenized(CastAndSurge(), WORLD)
     follow.begin([0], WORLD)
@@ -108,7 +134,18 @@ def test_a_navigator_that_is_followed_draws_anew_in_every_rollout_and_alike_for_
     assert len(np.unique(drawn[0][0, 0], axis=0)) == 4
     # What counts is the value of the end alone: that of the critic's output, the last of seven.
     assert np.ptp(scores) > 0
+    planner.scoring = Scoring(0.0, 0.0, value=1.0, discount=0.5)
+    assert planner.scores(np.arange(2)) == pytest.approx(scores / 8)  # at the end of 3 steps
     assert scores.max() <= planner.follow.policy.outputs[:, -1].max() + 10
+
+
+@pytest.mark.parametrize(
+    ("outputs", "value"), [([1.0, 5.0, 2.0, 0.0, 0.0, 0.0], 5.0), ([1.0, 5.0, 2.0, 0.0, 0.0, 0.0, 3.0], 3.0)]
+)
+def test_the_value_of_a_navigator_is_its_critics_or_that_of_its_best_action(outputs, value):
+    policy = NetworkPolicy(FlatNetwork(MLP(14, 8, len(outputs))), "memory", "greedy", WORLD)
+    policy.outputs = np.array([outputs], np.float32)
+    assert _values(policy).tolist() == [value]
 
 
 def test_it_remembers_as_much_as_the_model_can_use(model):

@@ -1,7 +1,10 @@
 """Sequences: what goes in comes out, and what is not a sequence is refused."""
 
+import itertools
 import json
 import warnings
+from dataclasses import replace
+from pathlib import Path
 
 import gymnasium
 import minari
@@ -12,7 +15,7 @@ from hypothesis import strategies as st
 
 from gpf.navigation.policies import make_policy
 from gpf.plume.tokens import OBSERVATION_SIZES
-from gpf.world_model.collection import FIRST_SEED, _episodes, collect
+from gpf.world_model.collection import FIRST_SEED, Wandering, _episodes, collect
 from gpf.world_model.sequences import (
     Episode,
     decode,
@@ -109,12 +112,96 @@ def test_a_dataset_of_another_vocabulary_or_a_damaged_one_is_refused(dataset, tm
         read_dataset(tmp_path / "data")
 
 
+@pytest.mark.parametrize("name", ["codes.npy", "rewards.npy", "about.json"])
+def test_a_full_disk_is_reported_with_the_file(dataset, tmp_path, monkeypatch, name):
+    mkdir = Path.mkdir
+
+    def with_a_full_disk(self, *arguments, **options):
+        mkdir(self, *arguments, **options)
+        (self / name).symlink_to("/dev/full")
+
+    monkeypatch.setattr(Path, "mkdir", with_a_full_disk)
+    with pytest.raises(OSError) as caught:  # noqa: PT011 - its attributes are compared
+        write_dataset(dataset, tmp_path / "data")
+    assert caught.value.filename == str(tmp_path / "data" / name)
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_dataset_in_two_is_the_dataset(dataset):
     first, second = dataset.split(0.25)
     assert len(first) + len(second) == len(dataset)
     for name in ("codes", "rewards", "found", "behaviours"):
         assert (np.concatenate([getattr(first, name), getattr(second, name)]) == getattr(dataset, name)).all()
     assert (second.sequence(0) == dataset.sequence(len(first))).all()
+
+
+@pytest.mark.parametrize(
+    ("count", "held_out", "learnt"), [(10, 0.25, 8), (10, 0.2, 8), (3, 0.01, 2), (3, 0.99, 1), (2, 0.5, 1)]
+)
+def test_both_parts_of_a_dataset_have_a_sequence(count, held_out, learnt):
+    one = encode([Episode(np.zeros((2, 3), np.int64), np.zeros(1, np.int64))])
+    whole = make_dataset([one] * count, np.zeros(count), [True] * count, [0] * count, {})
+    assert [len(part) for part in whole.split(held_out)] == [learnt, count - learnt]
+
+
+def test_a_dataset_of_one_sequence_or_a_share_of_all_cannot_be_split(dataset):
+    for wrong in (0.0, 1.0):
+        with pytest.raises(ValueError, match=f"^held_out: {wrong} of"):
+            dataset.split(wrong)
+    with pytest.raises(ValueError, match="^held_out: 0.5 of 1 sequences"):
+        dataset.split(0.0001)[1].split(0.5)
+
+
+@pytest.mark.parametrize(
+    ("codes", "starts"),
+    [
+        ([399, 402, 392, 3, 400, 399, 3, 400], [0, 5, 8]),  # no such code
+        ([3, 3, 392, 3, 400, 399, 3, 400], [0, 5, 8]),  # does not begin with BOS
+        ([399, 3, 392, 3, 3, 399, 3, 400], [0, 5, 8]),  # does not end with EOS
+        ([399, 3, 392, 3, 400, 399, 400], [0, 5, 7]),  # an episode of nothing
+        ([399, 3, 392, 3, 400, 399, 3, 400], [0, 5, 7]),  # ends before its end
+        ([399, 3, 392, 3, 400, 399, 3, 400], [1, 5, 8]),  # begins after its beginning
+    ],
+)
+def test_codes_that_are_not_sequences_are_refused(codes, starts, tmp_path):
+    whole = make_dataset(
+        [np.array(codes[:5], np.uint16), np.array(codes[5:], np.uint16)], np.zeros(1), [1, 0], [0, 0], {"world": {}}
+    )
+    write_dataset(replace(whole, starts=np.array(starts)), tmp_path / "data")
+    with pytest.raises(ValueError, match=r"^data: .* is damaged \((codes|starts)\)"):
+        read_dataset(tmp_path / "data")
+
+
+class Straight:
+    """Always goes forward."""
+
+    def begin(self, seeds, scenario):
+        pass
+
+    def act(self, raw, lanes, actions):
+        actions[lanes] = 0
+
+
+def wandered(chance, longest, steps=400):
+    """What a policy that goes straight does when it wanders, shape (steps, 50)."""
+    policy, lanes = Wandering(Straight(), 0, chance, longest), np.arange(50)
+    policy.begin(range(50), None)
+    done = np.zeros((steps, 50), np.int64)
+    for actions in done:
+        policy.act(np.zeros((50, 5), np.float32), lanes, actions)
+    return done
+
+
+def test_a_policy_wanders_as_often_and_as_long_as_it_is_told():
+    assert not wandered(0.0, 10).any()
+    done = wandered(0.02, 3)
+    spells = [
+        len(list(held)) for lane in done.T for action, held in itertools.groupby(lane.tolist()) if action
+    ]  # two in a row, of the same action, are rare
+    assert np.isin(spells, (1, 2, 3)).mean() > 0.95
+    assert (np.bincount(spells)[1:4] > 50).all()
+    # In a lane 0.02 of the free steps begin a spell of 2 on average; 5 of 6 are seen, for forward looks like no other.
+    assert (done > 0).mean() == pytest.approx(5 / 6 * 0.04 / 1.04, rel=0.15)
 
 
 def test_minari_and_back(dataset, tmp_path, monkeypatch):

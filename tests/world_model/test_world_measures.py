@@ -18,7 +18,7 @@ from gpf.world_model.measures import (
     kolmogorov_distance,
     whiff_rate,
 )
-from gpf.world_model.sequences import Episode, encode, make_dataset
+from gpf.world_model.sequences import BOS_CODE, PAD_CODE, Episode, encode, make_dataset
 
 
 def some(targets, contexts=None):
@@ -53,6 +53,16 @@ def test_counts_are_filled_up_as_witten_and_bell_do():
     below = {0: (1 + 2 / 7) / 4, 1: (1 + 2 / 7) / 4}
     got = markov.probabilities(some([0, 1, 0], [5, 5, 7]))[:, 0]
     assert got == pytest.approx([(1 + below[0]) / 2, below[1] / 2, below[0]])
+
+
+def test_a_context_is_not_mistaken_for_another():
+    """The last pair of all before the first, and the second with nothing before it: 0 and 1 followed them."""
+    contexts = [[0, 392 * 6 - 1], [1, -1]]
+    gram = NGram(2)
+    gram.fit(some([0, 1], contexts))
+    marginal = (1 + 2 / 7) / 4
+    markov = (1 + marginal) / 2
+    assert gram.probabilities(some([0, 1], contexts))[:, 0] == pytest.approx([(1 + markov) / 2] * 2)
 
 
 def test_probabilities_sum_to_one(dataset):
@@ -90,6 +100,14 @@ def test_calibration_error_worked_by_hand():
     assert predicted.cross_entropy == pytest.approx(np.full(3, math.log(2)))
 
 
+def test_certainty_belongs_to_the_last_bin():
+    predicted = Predicted(np.ones((4, 3)), np.array([[1.0], [1.0], [0.99], [0.0]]).repeat(3, axis=1), np.ones((4, 3)))
+    confidence, hits, count = predicted.reliability(1)
+    assert count.tolist() == [1, *[0] * 13, 3]
+    assert confidence[-1] == pytest.approx(2.99 / 3)
+    assert hits[[0, -1]].tolist() == [1.0, 1.0]
+
+
 def test_spells_worked_by_hand():
     tokens = np.zeros((2, 6, 3), np.int64)
     tokens[0, 1, 0] = 1
@@ -118,6 +136,9 @@ def test_dreams_that_are_true_differ_in_nothing():
     assert dull["whiff_rate_off"] == pytest.approx(0.5 / whiff_rate(tokens) - 1.0)
     assert dull["imagined_correlation"] == 0.0
     assert dull["blank_distance"] == pytest.approx((durations(tokens, whiffs=False) > 1).mean())
+    blank = np.zeros_like(tokens)
+    assert Dreams(blank, blank).summary()["whiff_rate_off"] == Dreams(blank, blank).summary()["whiff_distance"] == 0.0
+    assert Dreams(blank, flat).summary()["whiff_rate_off"] == Dreams(blank, flat).summary()["whiff_distance"] == 1.0
 
 
 def test_excerpts_follow_their_histories(dataset):
@@ -134,5 +155,17 @@ def test_excerpts_follow_their_histories(dataset):
         joined = history[1:]
         for a, (left, right, wind) in zip(action, seen, strict=True):
             joined += [392 + a, (left * 7 + right) * 8 + wind]
-        assert any(one[at : at + len(joined)] == joined for one in whole for at in range(1, len(one) - len(joined) + 1))
+        begins = [at for one in whole for at in range(1, len(one)) if one[at : at + len(joined)] == joined]
+        assert len(begins) == 1
+        assert history[0] == (BOS_CODE if begins == [1] else PAD_CODE)
+    assert {BOS_CODE, PAD_CODE} == set(histories[:, 0].tolist())
     assert _excerpts(dataset, 1, 0) is None  # of 60 steps at most
+
+
+@pytest.mark.parametrize(("steps", "enough"), [(81, False), (82, True)])
+def test_an_excerpt_needs_its_history_and_its_steps(steps, enough):
+    """32 steps of history and 50 to compare."""
+    episode = Episode(np.zeros((steps + 1, 3), np.int64), np.zeros(steps, np.int64))
+    excerpts = _excerpts(make_dataset([encode([episode])], np.zeros(steps), [0], [0], {}), 5, 0)
+    assert (excerpts is not None) is enough
+    assert not enough or (excerpts[0][:, 0] == BOS_CODE).all()

@@ -41,12 +41,12 @@ def main() -> None:
 
 
 def _run(arguments: Sequence[str]) -> None:
-    from gpf.runs.executors import find
-    from gpf.settings import choose
-
     if not arguments or arguments[0] in ("-h", "--help"):
         print(usage())
         return
+    from gpf.runs.executors import find
+    from gpf.settings import choose
+
     name = choose("command", arguments[0], COMMANDS)
     command: Any = find(COMMANDS[name][0])
     if isinstance(command, type):

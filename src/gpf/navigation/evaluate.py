@@ -7,19 +7,16 @@ blocks far above anything that training uses.
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpf.navigation.policies import Policy
 from gpf.navigation.seeds import HELD_OUT
+from gpf.plume.render import PIXELS, Frame, draw
 from gpf.plume.scenario import Scenario
 from gpf.plume.world import World, cores
 from gpf.reports.statistics import wilson
-
-if TYPE_CHECKING:
-    from gpf.plume.render import Frame
 
 LANES = max(1024, 256 * cores())
 """Episodes that run side by side: enough to keep all cores busy."""
@@ -136,10 +133,8 @@ def evaluate(
     return Evaluation(success, steps, start_distance, scenario, time.perf_counter() - started, kept)
 
 
-def film(policy: Policy, scenario: Scenario, seed: int, every: int = 4, pixels: int | None = None) -> "Iterator[Frame]":
+def film(policy: Policy, scenario: Scenario, seed: int, every: int = 4, pixels: int | None = None) -> Iterator[Frame]:
     """The frames of one episode, one in `every` steps and the last."""
-    from gpf.plume.render import PIXELS, draw
-
     world = World(1, scenario)
     world.seed([seed])
     world.begin()

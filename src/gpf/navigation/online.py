@@ -15,10 +15,11 @@ import torch
 from numba import njit
 from numpy.typing import NDArray
 
-from gpf.navigation.acting import Acting, expected, explore
+from gpf.navigation.acting import expected, explore
 from gpf.navigation.averaging import WeightAverage
 from gpf.navigation.flat import FAST, FlatNetwork, forward
-from gpf.navigation.inputs import INPUTS, Observation, kept_inputs, write_inputs
+from gpf.navigation.inputs import INPUTS, kept_inputs, write_inputs
+from gpf.navigation.learner import LearnerSettings
 from gpf.navigation.rollouts import Episodes, Reward, path_length_score
 from gpf.navigation.seeds import BLOCK, training_seeds
 from gpf.network import MLP, GrowPruneFreeze
@@ -34,35 +35,14 @@ _FADED = np.float32(1e-30)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class Settings(LearnerSettings):
     """How the values learn, and what they see, are paid and do."""
 
     NAME: ClassVar[str] = "online"
-    ACTING: ClassVar[tuple[Acting, ...]] = ("greedy",)
-    """How its navigators can act."""
-    BY_OBSERVATION: ClassVar[dict[str, dict[str, Any]]] = {}
-    """Defaults that differ with the observation."""
-    RULES: ClassVar[dict[str, Any]] = {}
-    """Where its `gpf.Rules` differ from `Rules.plume()`; an epoch is an episode, once there is a metric."""
-    RULES_BY_OBSERVATION: ClassVar[dict[str, dict[str, Any]]] = {}
-    """Rules that differ with the observation."""
 
-    observation: Observation = "onehot"
-    """What the network sees: 14 features of the recent past (`memory`), or the paper's 22 zeros and ones (`onehot`)."""
     reward: Reward = "reference"
-    """What is paid while learning; evaluations count only whether, and how fast, the source was found."""
-    loitering: float = number(0.0, 0.0, 1.0, below=True)
-    """With reward `search`: what staying in the plume for ever is worth, as a share of the source."""
-    acting: Acting = "greedy"
-    """How the trained navigator acts: always `greedy`, for values are not logits."""
     episodes: int = number(4500, 1)
     """Episodes to learn from."""
-    learning_rate: float = number(1e-3, 0.0)
-    """Of Adam; it is constant."""
-    discount: float = number(0.99, 0.0, 1.0)
-    """What a reward one step later is worth."""
-    gradient_clip: float = number(1.0, 0.0)
-    """Greatest norm of the gradient; 0 for no clipping."""
     q_learning: bool = False
     """Whether the target takes the best next action (Q-learning) or the policy's mean (Expected SARSA)."""
     exploration_end: float = number(0.05, 0.0, 1.0)
@@ -70,11 +50,8 @@ class Settings:
     exploration_decay: float = number(0.9995, 0.0, 1.0)
     """By what the share of random actions, 1 at first, is multiplied after each episode."""
     round_epochs: int = number(100, 1)
-    """Epochs of a round, after which there are metrics and a checkpoint."""
     validate_every: int = number(5, 1)
-    """Rounds between two validations."""
     validation_episodes: int = number(200, 1, BLOCK)
-    """Episodes of a validation."""
 
     @property
     def epochs(self) -> int:

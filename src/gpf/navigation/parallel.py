@@ -10,15 +10,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import nn
 
-from gpf.navigation.acting import Acting, expected, greedy
-from gpf.navigation.averaging import WeightAverage
+from gpf.navigation.acting import expected, greedy
 from gpf.navigation.flat import FlatNetwork
-from gpf.navigation.inputs import INPUTS, Observation
-from gpf.navigation.rollouts import Episodes, Reward, Rollouts
-from gpf.navigation.seeds import BLOCK, LANES_OF_A_SEED
+from gpf.navigation.inputs import INPUTS
+from gpf.navigation.learner import LaneLearner, LaneSettings
+from gpf.navigation.rollouts import Episodes, Rollouts
 from gpf.network import MLP, GrowPruneFreeze
 from gpf.plume.kernels import kernel
 from gpf.plume.scenario import ACTIONS, Scenario
@@ -26,85 +24,39 @@ from gpf.settings import number
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class Settings(LaneSettings):
     """How the values learn, and what they see, are paid and do."""
 
     NAME: ClassVar[str] = "parallel"
-    ACTING: ClassVar[tuple[Acting, ...]] = ("greedy",)
-    """How its navigators can act."""
     BY_OBSERVATION: ClassVar[dict[str, dict[str, Any]]] = {"memory": {"discount": 0.998, "steps": 4_000_000}}
-    """Defaults that differ with the observation."""
     RULES: ClassVar[dict[str, Any]] = {
         "grow_patience": 60, "grow_threshold": 0.005, "max_depth": 2,
         "weight_threshold": 0.1, "belief_increment": 0.01, "prune_patience": 60, "belief_threshold": 0.5,
         "saliency": "magnitude", "saliency_threshold": 0.1, "freeze_patience": 30, "freeze_delta": 0.0015,
     }  # fmt: skip
-    """Where its `gpf.Rules` differ from `Rules.plume()`; an epoch is a rollout, once there is a metric."""
-    RULES_BY_OBSERVATION: ClassVar[dict[str, dict[str, Any]]] = {}
-    """Rules that differ with the observation."""
 
-    observation: Observation = "onehot"
-    """What the network sees: 14 features of the recent past (`memory`), or the paper's 22 zeros and ones (`onehot`)."""
-    reward: Reward = "search"
-    """What is paid while learning; evaluations count only whether, and how fast, the source was found."""
     loitering: float = number(0.4, 0.0, 1.0, below=True)
-    """With reward `search`: what staying in the plume for ever is worth, as a share of the source."""
-    acting: Acting = "greedy"
-    """How the trained navigator acts: always `greedy`, for values are not logits."""
     steps: int = number(6_000_000, 1)
-    """Steps to learn from, over all lanes."""
-    learning_rate: float = number(1e-3, 0.0)
-    """At first; it falls linearly to zero."""
     discount: float = number(0.995, 0.0, 1.0)
-    """What a reward one step later is worth."""
-    trace: float = number(0.95, 0.0, 1.0)
-    """Lambda: the share of the next step's return, and not of its value, in the return of a step."""
-    lanes: int = number(128, 1, LANES_OF_A_SEED)
-    """Worlds side by side."""
-    horizon: int = number(64, 1)
-    """Steps of a rollout, in each lane."""
     passes: int = number(2, 1)
-    """How often each rollout is learned from."""
     minibatch: int = number(1024, 1)
-    """Steps of a gradient step."""
     gradient_clip: float = number(10.0, 0.0)
-    """Greatest norm of the gradient; 0 for no clipping."""
+    averaging: float = number(0.99, 0.0, 1.0, below=True)
+    validate_every: int = number(15, 1)
     layer_norm: bool = True
     """Whether the first hidden layer is normalised."""
     q_learning: bool = False
     """Whether returns take the best next action (Q-learning) or the policy's mean (Expected SARSA)."""
-    averaging: float = number(0.99, 0.0, 1.0, below=True)
-    """Share of the old average in the running average of the weights (EMA), per rollout, once there were many; the
-    average acts when learning is over. 0 for no averaging."""
     exploration_start: float = number(1.0, 0.0, 1.0)
     """Share of random actions at first."""
     exploration_end: float = number(0.05, 0.0, 1.0)
     """Final share of random actions."""
     exploration_share: float = number(0.5, 0.001, 1.0)
     """Share of the training over which random actions become fewer."""
-    round_epochs: int = number(8, 1)
-    """Epochs of a round, after which there are metrics and a checkpoint."""
-    validate_every: int = number(15, 1)
-    """Rounds between two validations."""
-    validation_episodes: int = number(500, 1, BLOCK)
-    """Episodes of a validation."""
-
-    @property
-    def epochs(self) -> int:
-        """Epochs of the whole training: rollouts."""
-        return max(1, round(self.steps / (self.lanes * self.horizon)))
-
-    def epoch_steps(self, episodes: Episodes) -> int:
-        """Steps of an epoch, over all lanes, whichever episodes ended in it."""
-        return self.lanes * self.horizon
 
     def make_model(self, width: int, depth: int) -> MLP:
         """The network before it learns: an output for each action."""
         return MLP(INPUTS[self.observation], width, len(ACTIONS), depth, self.layer_norm)
-
-    def make_optimizer(self, model: MLP) -> torch.optim.Adam:
-        """The optimizer of a network before it learns."""
-        return torch.optim.Adam(model.parameters(), lr=self.learning_rate, eps=1e-5, fused=True)
 
     def make_learner(
         self,
@@ -122,20 +74,12 @@ class Settings:
         return ParallelLearner(model, net.optimizer, rollouts, self)
 
 
-class ParallelLearner:
+class ParallelLearner(LaneLearner[Settings]):
     """Expected SARSA or Q-learning in many lanes; an epoch is a rollout. The learning rate falls linearly to zero."""
 
     def __init__(self, model: MLP, optimizer: torch.optim.Optimizer, rollouts: Rollouts, settings: Settings) -> None:
-        self.model, self.optimizer, self.rollouts, self.settings = model, optimizer, rollouts, settings
+        super().__init__(model, optimizer, rollouts, settings)
         self.returns = np.zeros(rollouts.rewards.shape, np.float32)
-        self.network = FlatNetwork(model)
-        self.average = WeightAverage(self.network.values, settings.averaging) if settings.averaging else None
-
-    def rebind(self, net: GrowPruneFreeze | None = None) -> None:
-        """Take over the network as it is now; needed after every event."""
-        self.network = FlatNetwork(self.model)
-        if self.average:
-            self.average.renew(self.network.values)
 
     def epoch(self, progress: float, others: Sequence[FlatNetwork] = ()) -> Episodes:
         """Collect a rollout and learn from it; `progress` is the share of the training that is over.
@@ -152,16 +96,6 @@ class ParallelLearner:
         if self.average:
             self.average.add(self.network.values)
         return episodes
-
-    def state(self) -> dict[str, NDArray]:
-        """Everything but the network on which the next epoch depends."""
-        return {**self.rollouts.state(), **(self.average.state() if self.average else {})}
-
-    def restore(self, state: dict[str, NDArray]) -> None:
-        """Go on from a state."""
-        self.rollouts.restore(state)
-        if self.average:
-            self.average.restore(state, self.network.values)
 
     def learn(self, exploration: float, lanes: int | None = None) -> None:
         """Several passes of gradient steps over the last rollout, or over that of its first lanes."""

@@ -16,11 +16,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from gpf.navigation.acting import Acting
-from gpf.navigation.averaging import WeightAverage
 from gpf.navigation.flat import FlatNetwork
 from gpf.navigation.inputs import INPUTS, Observation
-from gpf.navigation.rollouts import Episodes, Reward, Rollouts
-from gpf.navigation.seeds import BLOCK, LANES_OF_A_SEED
+from gpf.navigation.learner import LaneLearner, LaneSettings
+from gpf.navigation.rollouts import Episodes, Rollouts
 from gpf.network import MLP, GrowPruneFreeze
 from gpf.plume.kernels import kernel
 from gpf.plume.scenario import ACTIONS, Scenario
@@ -31,53 +30,28 @@ CriticName = Literal["shared", "memory"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class Settings(LaneSettings):
     """How the policy learns, and what it sees, is paid and does."""
 
     NAME: ClassVar[str] = "policy-gradient"
     ACTING: ClassVar[tuple[Acting, ...]] = ("greedy", "sampled")
-    """How its navigators can act."""
     BY_OBSERVATION: ClassVar[dict[str, dict[str, Any]]] = {
         "onehot": {"critic": "memory", "discount": 0.999, "steps": 6_000_000, "averaging": 0.98},
     }
-    """Defaults that differ with the observation."""
     RULES: ClassVar[dict[str, Any]] = {
         "warmup": 10, "grow_patience": 10, "grow_threshold": 0.01, "grow_trial": 60, "max_depth": 3,
         "weight_threshold": 0.1, "belief_increment": 0.01, "prune_patience": 60, "belief_threshold": 0.5,
         "saliency": "magnitude", "saliency_threshold": 0.1, "freeze_patience": 30, "freeze_delta": 0.0015,
     }  # fmt: skip
-    """Where its `gpf.Rules` differ from `Rules.plume()`; an epoch is a rollout, once there is a metric."""
     RULES_BY_OBSERVATION: ClassVar[dict[str, dict[str, Any]]] = {
         "onehot": {"grow_patience": 60, "grow_threshold": 0.005, "max_depth": 2},
     }
-    """Rules that differ with the observation."""
 
     observation: Observation = "memory"
-    """What the network sees: 14 features of the recent past (`memory`), or the paper's 22 zeros and ones (`onehot`)."""
-    reward: Reward = "search"
-    """What is paid while learning; evaluations count only whether, and how fast, the source was found."""
-    loitering: float = number(0.0, 0.0, 1.0, below=True)
-    """With reward `search`: what staying in the plume for ever is worth, as a share of the source."""
     acting: Acting = "sampled"
-    """How the trained navigator acts: `greedy`, or `sampled` from the softmax of the outputs."""
-    steps: int = number(3_000_000, 1)
-    """Steps to learn from, over all lanes."""
     learning_rate: float = number(2e-3, 0.0)
-    """At first; it falls linearly to zero."""
     discount: float = number(0.998, 0.0, 1.0)
-    """What a reward one step later is worth."""
-    trace: float = number(0.95, 0.0, 1.0)
-    """GAE lambda: how far advantages look ahead."""
-    lanes: int = number(128, 1, LANES_OF_A_SEED)
-    """Worlds side by side."""
-    horizon: int = number(64, 1)
-    """Steps of a rollout, in each lane."""
-    passes: int = number(4, 1)
-    """How often each rollout is learned from."""
-    minibatch: int = number(2048, 1)
-    """Steps of a gradient step."""
     gradient_clip: float = number(0.5, 0.0)
-    """Greatest norm of the gradient; 0 for no clipping."""
     clip: float = number(0.2, 0.0)
     """How far the probability of an action may move in one rollout, as a ratio."""
     entropy: float = number(0.005, 0.0)
@@ -87,34 +61,12 @@ class Settings:
     critic: CriticName = "shared"
     """What judges states: `shared`, a further output of the policy's network, or `memory`, a network of its own that
     sees the features of memory, where the policy does not."""
-    averaging: float = number(0.0, 0.0, 1.0, below=True)
-    """Share of the old average in the running average of the weights (EMA), per rollout, once there were many; the
-    average acts when learning is over. 0 for no averaging."""
-    round_epochs: int = number(8, 1)
-    """Epochs of a round, after which there are metrics and a checkpoint."""
-    validate_every: int = number(10, 1)
-    """Rounds between two validations."""
-    validation_episodes: int = number(500, 1, BLOCK)
-    """Episodes of a validation."""
-
-    @property
-    def epochs(self) -> int:
-        """Epochs of the whole training: rollouts."""
-        return max(1, round(self.steps / (self.lanes * self.horizon)))
-
-    def epoch_steps(self, episodes: Episodes) -> int:
-        """Steps of an epoch, over all lanes, whichever episodes ended in it."""
-        return self.lanes * self.horizon
 
     def make_model(self, width: int, depth: int) -> MLP:
         """The network before it learns: an output for each action and, if the critic is shared, one for the value."""
         model = MLP(INPUTS[self.observation], width, len(ACTIONS) + (self.critic == "shared"), depth)
         PolicyGradientLearner.prepare(model)
         return model
-
-    def make_optimizer(self, model: MLP) -> torch.optim.Adam:
-        """The optimizer of a network before it learns."""
-        return torch.optim.Adam(model.parameters(), lr=self.learning_rate, eps=1e-5, fused=True)
 
     def make_learner(
         self,
@@ -136,7 +88,7 @@ class Settings:
         return PolicyGradientLearner(model, net.optimizer, rollouts, self, critic)
 
 
-class PolicyGradientLearner:
+class PolicyGradientLearner(LaneLearner[Settings]):
     """PPO in many lanes; an epoch is a rollout. The learning rate falls linearly to zero."""
 
     def __init__(
@@ -147,11 +99,9 @@ class PolicyGradientLearner:
         settings: Settings,
         critic: "Critic | None" = None,
     ) -> None:
-        self.model, self.optimizer, self.rollouts, self.settings = model, optimizer, rollouts, settings
+        super().__init__(model, optimizer, rollouts, settings)
         self.critic = critic
         self.advantages = np.zeros(rollouts.rewards.shape, np.float32)
-        self.network = FlatNetwork(model)
-        self.average = WeightAverage(self.network.values, settings.averaging) if settings.averaging else None
 
     @staticmethod
     def prepare(model: MLP) -> None:
@@ -159,12 +109,6 @@ class PolicyGradientLearner:
         with torch.no_grad():
             model.head.weight[: len(ACTIONS)] *= 0.01
             model.head.bias.zero_()
-
-    def rebind(self, net: GrowPruneFreeze | None = None) -> None:
-        """Take over the network as it is now; needed after every event."""
-        self.network = FlatNetwork(self.model)
-        if self.average:
-            self.average.renew(self.network.values)
 
     def epoch(self, progress: float, others: Sequence[FlatNetwork] = ()) -> Episodes:
         """Collect a rollout and learn from it; `progress` is the share of the training that is over.
@@ -183,19 +127,13 @@ class PolicyGradientLearner:
 
     def state(self) -> dict[str, NDArray]:
         """Everything but the network on which the next epoch depends."""
-        state = self.rollouts.state()
-        for part in (self.critic, self.average):
-            if part is not None:
-                state |= part.state()
-        return state
+        return {**super().state(), **(self.critic.state() if self.critic else {})}
 
     def restore(self, state: dict[str, NDArray]) -> None:
         """Go on from a state."""
-        self.rollouts.restore(state)
+        super().restore(state)
         if self.critic:
             self.critic.restore(state)
-        if self.average:
-            self.average.restore(state, self.network.values)
 
     def learn(self, lanes: int | None = None) -> None:
         """Several passes of gradient steps over the last rollout, or over that of its first lanes."""

@@ -6,16 +6,13 @@ weights is not heard. Removing units may cut off others, so this goes on until n
 
 import copy
 from collections import Counter
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
 from gpf.network import surgery
 from gpf.network.hooks import remove_hooks
-
-if TYPE_CHECKING:
-    from gpf.network.controller import GrowPruneFreeze
+from gpf.network.mlp import MLP
 
 _ELEMENTWISE = {nn.ReLU, nn.GELU, nn.SiLU, nn.Tanh, nn.Sigmoid, nn.LeakyReLU, nn.ELU, nn.Identity, nn.Dropout}
 
@@ -36,7 +33,7 @@ class _Link:
             if not isinstance(function, nn.Dropout):
                 constants = function(constants)
         if not _folds_exactly(self.consumer):
-            silent &= (constants == 0) | unheard
+            silent &= constants == 0
         going = silent | unheard
         if going.all():
             going[0] = False  # a layer keeps one unit
@@ -51,17 +48,17 @@ class _Link:
         return int(going.sum())
 
 
-def compact(net: "GrowPruneFreeze") -> nn.Module:
-    """A copy of the model with all units removed that its pruned weights have cut off.
+def compact(model: nn.Module, stack: str) -> nn.Module:
+    """A copy of a model with all units of a stack removed that its pruned weights have cut off.
 
     Knows chains of Linear or Conv2d blocks with elementwise functions, where the stack is a `Sequential` (a
     `ModuleList` may be run in any way) or the model an `MLP`, up to the map that follows the stack; and the
     feed-forward parts of torch's and Hugging Face's transformer blocks. Other blocks are copied as they are.
     """
-    model = copy.deepcopy(net.model)
+    model = copy.deepcopy(model)
     remove_hooks(model)
     with torch.no_grad():
-        links = _links(model, net.stack)
+        links = _links(model, stack)
         while sum(link.shrink() for link in links):
             pass
     return model
@@ -89,8 +86,6 @@ def _links(model: nn.Module, stack: str) -> list[_Link]:
 
 def is_chain(model: nn.Module, stack: str) -> bool:
     """Whether the blocks of a stack are known to run one after the other."""
-    from gpf.network.mlp import MLP
-
     return type(model) is MLP or type(surgery.find_stack(model, stack)) is nn.Sequential
 
 
@@ -149,8 +144,6 @@ def _flat(block: nn.Module) -> list[nn.Module] | None:
 
 def _after(model: nn.Module, stack: str) -> list[nn.Module]:
     """What follows the stack, as far as can be known: in our MLP its head, in a Sequential the next modules."""
-    from gpf.network.mlp import MLP
-
     if type(model) is MLP:
         return [model.head]
     if not stack:
@@ -195,7 +188,7 @@ def _bias(module: nn.Module) -> Tensor:
 
 def _folds_exactly(module: nn.Module) -> bool:
     """Whether a constant input is a constant at every output: not at the borders of a padded convolution."""
-    return not isinstance(module, nn.Conv2d) or (module.padding != "same" and not any(map(bool, module.padding)))
+    return not isinstance(module, nn.Conv2d) or module.padding in ("valid", (0, 0))
 
 
 def _set_weight(module: nn.Module, matrix: Tensor) -> None:

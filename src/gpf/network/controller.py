@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from gpf.network import belief, freezing, growth, pruning, surgery
+from gpf.network.checkpoint import save
 from gpf.network.compact import compact, is_chain
 from gpf.network.events import Event, Frozen, Grown, Pruned, Shape, Thawed, Undone
 from gpf.network.growth import Plateau
@@ -107,7 +108,7 @@ class GrowPruneFreeze:
         self.plateau = Plateau()
         self.prunes_due: list[int] = []  # epochs left until each
         self.layers: list[Layer] = []
-        self.stored: dict[int, dict[str, tuple[int, dict[str, Any]]]] = {}  # optimizer state of frozen layers
+        self.stored: dict[int, surgery.Stored] = {}  # optimizer state of frozen layers
         self.before_growth: tuple[dict[str, Tensor], dict[str, Any]] | None = None
         self._check_attachable()
         for module in surgery.find_stack(model, stack):
@@ -267,6 +268,8 @@ class GrowPruneFreeze:
         self._check_changeable()
         if self.before_growth is None:
             raise ValueError("undo: no growth to undo; accepted: once after each, with Rules(grow_undoable=True)")
+        if hold is not None and not (isinstance(hold, int) and hold >= 0):
+            raise ValueError(f"hold: {hold!r}; accepted: a whole number, at least 0")
         before, since = self._announced(), self.plateau.since
         tensors, manifest = self.before_growth
         restore(self, tensors, manifest)
@@ -283,7 +286,7 @@ class GrowPruneFreeze:
 
     def compact(self) -> nn.Module:
         """A smaller dense model that computes the same, without the units that pruning has cut off."""
-        return compact(self)
+        return compact(self.model, self.stack)
 
     def save(self, folder: str | Path, optimizer: bool = True, extra: dict[str, Any] | None = None) -> None:
         """Write a checkpoint from which training goes on as if it had never stopped; see `load`.
@@ -292,8 +295,6 @@ class GrowPruneFreeze:
         or plain data that JSON can hold, goes into `extra`, in the same unbroken step, and comes back as `net.extra`.
         Under DistributedDataParallel the first process writes, and the others wait for it.
         """
-        from gpf.network.checkpoint import save
-
         save(self, Path(folder), optimizer, extra)
 
     def detach(self) -> nn.Module:

@@ -61,7 +61,7 @@ class Event:
     def from_json(values: dict[str, Any]) -> "Event":
         """The event that `to_json` described."""
         values = dict(values)
-        kind = _KINDS[values.pop("kind")]
+        kind = KINDS[values.pop("kind")]
         for side in ("before", "after"):
             values[side] = Shape(**{**values[side], "frozen": tuple(values[side]["frozen"])})
         values["layers"] = tuple(values["layers"])
@@ -107,4 +107,4 @@ class Undone(Event):
     structural: ClassVar[bool] = True
 
 
-_KINDS = {kind.kind: kind for kind in (Grown, Pruned, Frozen, Thawed, Undone)}
+KINDS = {kind.kind: kind for kind in (Grown, Pruned, Frozen, Thawed, Undone)}

@@ -136,7 +136,10 @@ class Layer:
         for weight in self.weights:
             weight.keep = None if weight.pruned is None else (~weight.pruned).view(torch.int8)
             if weight.pruned is not None and weight.mask_handle is None:
+                learns = weight.parameter.requires_grad
+                weight.parameter.requires_grad_(True)  # a frozen one takes no hook, and may thaw
                 weight.mask_handle = weight.parameter.register_post_accumulate_grad_hook(Hook(weight.silence_gradient))
+                weight.parameter.requires_grad_(learns)
             elif weight.pruned is None and weight.mask_handle is not None:
                 weight.mask_handle.remove()
                 weight.mask_handle = None

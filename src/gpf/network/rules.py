@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import sys
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -160,7 +161,7 @@ class Rules:
 
 def _check_number(name: str, value: Any, whole: bool, least: int) -> None:
     is_number = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
-    if not is_number or not math.isfinite(value) or value < least:
+    if not is_number or not least <= value <= sys.float_info.max:
         raise ValueError(f"{name}: {value!r}; accepted: a {'whole' if whole else 'finite'} number, at least {least}")
 
 

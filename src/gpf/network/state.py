@@ -4,21 +4,44 @@ Both undoing a growth and checkpoints are made of this.
 """
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from gpf.network import surgery
+from gpf.network.events import Event
 from gpf.network.growth import Plateau
-
-if TYPE_CHECKING:
-    from gpf.network.controller import GrowPruneFreeze
+from gpf.network.layer import Layer
+from gpf.network.rules import Rules
 
 _OF_WEIGHT = ("belief", "pruned", "previous", "squares")
 
 
-def capture(net: "GrowPruneFreeze") -> tuple[dict[str, Tensor], dict[str, Any]]:
+class Network(Protocol):
+    """What there is to know of a network; `GrowPruneFreeze` is one."""
+
+    model: nn.Module
+    stack: str
+    optimizer: Optimizer
+    rules: Rules
+    distributed: bool
+    epoch: int
+    events: list[Event]
+    layers: list[Layer]
+    stored: dict[int, surgery.Stored]
+    """The optimizer state of frozen layers."""
+    plateau: Plateau
+    prunes_due: list[int]
+    before_growth: tuple[dict[str, Tensor], dict[str, Any]] | None
+    """A captured state, to which `undo` goes back."""
+
+    def extend(self) -> None:
+        """Put a block of whatever weights at the end of the stack."""
+
+
+def capture(net: Network) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The state as it is now; the tensors are those in use, not copies."""
     tensors = {f"model/{name}": tensor for name, tensor in unique_tensors(net.model).items()}
     layers = []
@@ -47,7 +70,7 @@ def capture(net: "GrowPruneFreeze") -> tuple[dict[str, Tensor], dict[str, Any]]:
     return tensors, manifest
 
 
-def _capture_optimizer(net: "GrowPruneFreeze", tensors: dict[str, Tensor]) -> dict[str, Any]:
+def _capture_optimizer(net: Network, tensors: dict[str, Tensor]) -> dict[str, Any]:
     names = {id(parameter): name for name, parameter in net.model.named_parameters()}
     states = {names[id(p)]: state for p, state in net.optimizer.state.items() if id(p) in names}
     stored = {}
@@ -71,11 +94,11 @@ def _capture_optimizer(net: "GrowPruneFreeze", tensors: dict[str, Tensor]) -> di
 
 
 @torch.no_grad()
-def restore(net: "GrowPruneFreeze", tensors: dict[str, Tensor], manifest: dict[str, Any]) -> None:
+def restore(net: Network, tensors: dict[str, Tensor], manifest: dict[str, Any]) -> None:
     """Go back to a captured state; blocks that it does not have are taken out of the stack, those that it has made."""
-    while net.depth < len(manifest["layers"]):
+    while len(net.layers) < len(manifest["layers"]):
         net.extend()
-    while net.depth > len(manifest["layers"]):
+    while len(net.layers) > len(manifest["layers"]):
         for parameter in net.layers[-1].parameters():
             if net.optimizer is not None:
                 surgery.leave(net.optimizer, parameter)
@@ -104,7 +127,7 @@ def restore(net: "GrowPruneFreeze", tensors: dict[str, Tensor], manifest: dict[s
         parameter.requires_grad_(name in manifest["trainable"])
 
 
-def _restore_optimizer(net: "GrowPruneFreeze", tensors: dict[str, Tensor], manifest: dict[str, Any]) -> None:
+def _restore_optimizer(net: Network, tensors: dict[str, Tensor], manifest: dict[str, Any]) -> None:
     parameters = dict(net.model.named_parameters())
     ours = {id(parameter) for parameter in parameters.values()}
     states: dict[str, dict[str, Any]] = {name: dict(values) for name, values in manifest["scalars"].items()}
@@ -123,15 +146,14 @@ def _restore_optimizer(net: "GrowPruneFreeze", tensors: dict[str, Tensor], manif
         for name in members:
             if name in states:
                 net.optimizer.state[parameters[name]] = states[name]
-    for i in range(net.depth):
-        prefix = surgery.block_path(net.model, net.stack, i)
-        of_layer = {
-            name.removeprefix(prefix): (group, states.get(name, {}))
-            for name, group in manifest["stored"].items()
-            if name.startswith(prefix)
-        }
-        if of_layer:
-            net.stored[i] = of_layer
+    for i, layer in enumerate(net.layers):
+        if layer.frozen:
+            prefix = surgery.block_path(net.model, net.stack, i)
+            net.stored[i] = {
+                name.removeprefix(prefix): (group, states.get(name, {}))
+                for name, group in manifest["stored"].items()
+                if name.startswith(prefix)
+            }
 
 
 def unique_tensors(model: nn.Module) -> dict[str, Tensor]:

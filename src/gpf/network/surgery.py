@@ -13,6 +13,8 @@ from torch.optim import Optimizer
 from gpf.network.layer import Layer, Weight
 
 Stack = nn.Sequential | nn.ModuleList
+Stored = dict[str, tuple[int, dict[str, Any]]]
+"""The parameter group and the optimizer state of each parameter of a frozen layer, by its name in the block."""
 
 
 def find_stack(model: nn.Module, path: str) -> Stack:
@@ -130,9 +132,9 @@ def silence(weight: Weight, state: Mapping[str, Any]) -> None:
             values.mul_(weight.keep)  # far faster than masked_fill_
 
 
-def freeze(layer: Layer, optimizer: Optimizer) -> dict[str, tuple[int, dict[str, Any]]]:
+def freeze(layer: Layer, optimizer: Optimizer) -> Stored:
     """Stop a layer from learning; returns the group and the optimizer state of each of its parameters, by name."""
-    stored = {}
+    stored: Stored = {}
     for name, parameter in layer.block.named_parameters():
         group = group_index(optimizer, parameter)
         if group is not None and parameter.requires_grad:
@@ -143,7 +145,7 @@ def freeze(layer: Layer, optimizer: Optimizer) -> dict[str, tuple[int, dict[str,
     return stored
 
 
-def thaw(layer: Layer, optimizer: Optimizer, stored: dict[str, tuple[int, dict[str, Any]]], prefix: str) -> None:
+def thaw(layer: Layer, optimizer: Optimizer, stored: Stored, prefix: str) -> None:
     """Let a frozen layer learn again, with the optimizer state that it had."""
     parameters = dict(layer.block.named_parameters())
     for name, (group, state) in stored.items():

@@ -13,7 +13,13 @@ from typing import Any
 
 import numpy as np
 
+from gpf.plume.inputs import read_json, shown, whole_number
 from gpf.plume.scenario import Scenario
+
+MOST_VISITS = 10_000
+"""Visits that a stream may have."""
+MOST_EPISODES = 100_000_000
+"""Episodes that a stream may have in all its visits together."""
 
 HOME_STEPS = 600
 """Steps of an episode at home: half of the presets' 1,200, or much of a stream would be waiting for the lost."""
@@ -64,32 +70,33 @@ class Stream:
     regimes: dict[str, dict[str, Any]] = dataclasses.field(default_factory=lambda: REGIMES)
 
     def __post_init__(self) -> None:
-        if len(self.visits) < 2:
-            raise ValueError(f"visits: {len(self.visits)}; accepted: at least two, for nothing would change")
+        whole_number("number of visits", len(self.visits), 2, MOST_VISITS)
         for n, visit in enumerate(self.visits):
             if not isinstance(visit.regime, str) or visit.regime not in self.regimes:
-                raise ValueError(f"regime: {visit.regime!r}; accepted: {', '.join(self.regimes)}")
-            if not isinstance(visit.episodes, int) or isinstance(visit.episodes, bool) or visit.episodes < 1:
-                raise ValueError(f"episodes: {visit.episodes!r} of visit {n} to {visit.regime!r}; accepted: at least 1")
+                raise ValueError(
+                    f"regime of visit {n} must be one of {', '.join(self.regimes)}, got {shown(visit.regime)}"
+                )
+            whole_number(f"episodes of visit {n}", visit.episodes, 1, MOST_EPISODES)
             if not isinstance(visit.gradual, bool):
-                raise ValueError(f"gradual: {visit.gradual!r} of visit {n}; accepted: true or false")
+                raise ValueError(f"gradual of visit {n} must be true or false, got {shown(visit.gradual)}")
             if visit.gradual and n == 0:
-                raise ValueError(f"gradual: the first visit, to {visit.regime!r}; accepted: one after another")
+                raise ValueError("gradual of visit 0 must be false, for there is no world before it")
             if n and visit.regime == self.visits[n - 1].regime:
-                raise ValueError(f"regime: {visit.regime!r} of visit {n} after itself; accepted: another, for a change")
+                raise ValueError(f"regime of visit {n} must differ from that of the visit before, got {visit.regime!r}")
+        _check_total(sum(visit.episodes for visit in self.visits))
         for name in self.regimes:
             self.scenario(name)
 
     def scenario(self, regime: str) -> Scenario:
         """The world of a regime."""
+        known = {spec.name for spec in dataclasses.fields(Scenario)}
+        for name in self.regimes[regime]:
+            if name not in known:
+                raise ValueError(f"regime {shown(regime)} has {shown(name)}, which is not a field of a Scenario")
         try:
             return dataclasses.replace(self.home, **self.regimes[regime])
-        except TypeError:
-            known = {spec.name for spec in dataclasses.fields(Scenario)}
-            unknown = ", ".join(sorted(self.regimes[regime].keys() - known))
-            raise ValueError(f"regime {regime!r}: {unknown}; accepted: fields of a Scenario") from None
         except ValueError as error:
-            raise ValueError(f"regime {regime!r}: {error}") from None
+            raise ValueError(f"regime {shown(regime)}: {error}") from None
 
     def at(self, visit: int, progress: float) -> Scenario:
         """The world in a visit of which this share is over."""
@@ -110,22 +117,35 @@ class Stream:
     def of(cls, source: "dict[str, Any] | Path") -> "Stream":
         """A stream from plain data, or from a JSON file: `visits`, and optionally `regimes` and `home`."""
         if isinstance(source, Path):
-            try:
-                source = json.loads(source.read_text())
-            except (OSError, ValueError) as error:
-                raise ValueError(f"stream: {source} cannot be read ({error}); accepted: a JSON file") from None
-        keys = {"home", "regimes", "visits"}
-        if not isinstance(source, dict) or source.keys() - keys or "visits" not in source:
-            raise ValueError(f"stream: {str(source)[:80]}; accepted: an object of visits, and of home and regimes")
-        try:
-            visits = tuple(Visit(**visit) for visit in source["visits"])
-        except TypeError as error:
-            raise ValueError(f"visits: {error}; accepted: regime, episodes and gradual of each") from None
-        regimes = source.get("regimes", {})
+            source = read_json(source, "stream")
+        if not isinstance(source, dict) or source.keys() - {"home", "regimes", "visits"} or "visits" not in source:
+            raise ValueError(f"stream must be an object of visits, and of home and regimes, got {shown(source)}")
+        visits, regimes = source["visits"], source.get("regimes", {})
+        if not isinstance(visits, list | tuple):
+            raise ValueError(f"visits must be a list, got {shown(visits)}")
+        whole_number("number of visits", len(visits), 2, MOST_VISITS)
         if not isinstance(regimes, dict) or not all(isinstance(fields, dict) for fields in regimes.values()):
-            raise ValueError(f"regimes: {str(regimes)[:80]}; accepted: an object of fields for each name")
-        world = Scenario.of(source["home"]) if "home" in source else usual_home()
-        return cls(visits, world, {**REGIMES, **regimes})
+            raise ValueError(f"regimes must be an object with an object of fields for each name, got {shown(regimes)}")
+        try:
+            world = Scenario.of(source["home"]) if "home" in source else usual_home()
+        except ValueError as error:
+            raise ValueError(f"home: {error}") from None
+        return cls(tuple(_visit(n, visit) for n, visit in enumerate(visits)), world, {**REGIMES, **regimes})
+
+
+def _visit(number: int, values: Any) -> Visit:
+    """A visit from plain data."""
+    try:
+        return Visit(**values)
+    except TypeError:
+        raise ValueError(
+            f"visit {number} must be an object of regime, episodes and optionally gradual, got {shown(values)}"
+        ) from None
+
+
+def _check_total(episodes: int) -> None:
+    if episodes > MOST_EPISODES:
+        raise ValueError(f"episodes of all visits must be at most {MOST_EPISODES:,}, got {episodes:,}")
 
 
 def between(before: Scenario, after: Scenario, share: float) -> Scenario:
@@ -179,6 +199,8 @@ def preset(name: str, seed: int = 0, episodes: int = 1500, count: int | None = N
     if name not in kinds:
         raise ValueError(f"stream: {name!r}; accepted: {', '.join(kinds)}, or a path to a .json file")
     among, usual, gradual = kinds[name]
-    order = drawn(seed, among, count or usual)
+    count = whole_number("visits", usual if count is None else count, 2, MOST_VISITS)
+    _check_total(count * whole_number("episodes", episodes, 1, MOST_EPISODES))
+    order = drawn(seed, among, count)
     visits = tuple(Visit(regime, episodes, gradual and n > 0) for n, regime in enumerate(order))
     return Stream(visits, usual_home())

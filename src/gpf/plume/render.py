@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
+from gpf.plume.inputs import naming
 from gpf.plume.kernels import kernel
 from gpf.plume.physics import BORN, X, Y, gaussian
 from gpf.plume.world import World
@@ -68,7 +69,8 @@ def draw(world: World, lane: int, path: Sequence[tuple[float, float]] = (), pixe
         centre_x, centre_y = at(x, y)
         pen.ellipse((centre_x - radius, centre_y - radius, centre_x + radius, centre_y + radius), **style)  # type: ignore[arg-type]
 
-    disc(state["source_x"], state["source_y"], 2 * scale * row["success_radius"], outline=_SOURCE, width=3)
+    if row["success_radius"] < math.hypot(row["width"], row["height"]):  # a larger circle lies outside the picture
+        disc(state["source_x"], state["source_y"], 2 * scale * row["success_radius"], outline=_SOURCE, width=3)
     disc(state["source_x"], state["source_y"], 5, fill=_SOURCE)
     if len(path) > 1:
         pen.line([at(x, y) for x, y in path], fill=_PATH, width=4, joint="curve")
@@ -146,8 +148,9 @@ def save_animation(frames: Iterable[Frame], path: str | Path, fps: int = 20) -> 
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f".{os.getpid()}-{path.name}")
     try:
-        (_write_gif if path.suffix == ".gif" else _write_mp4)(frames, unfinished, fps)
-        unfinished.replace(path)
+        with naming(path):
+            (_write_gif if path.suffix == ".gif" else _write_mp4)(frames, unfinished, fps)
+            unfinished.replace(path)
     finally:
         unfinished.unlink(missing_ok=True)
 
@@ -177,3 +180,4 @@ def _write_mp4(frames: Iterable[Frame], path: Path, fps: int) -> None:
     for frame in (first, *frames):
         writer.send(np.ascontiguousarray(frame))
     writer.close()
+    next(imageio_ffmpeg.read_frames(path))  # the encoder does not say whether it could write everything

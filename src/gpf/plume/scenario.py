@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from gpf.plume.inputs import parse_json, read_json, shown
+
 LEVELS = 7
 """Concentration levels of a token: blank, then six bands."""
 OCTANTS = 8
@@ -22,16 +24,23 @@ ACTIONS = ("forward", "left 15", "right 15", "around", "cast left", "cast right"
 """What the agent can do; each turns first and then moves one step forward."""
 
 
-def _number(default: float, low: float = -math.inf, high: float = math.inf, *, above: bool = False) -> Any:
+# Far beyond any real use, and small enough that nothing computed of them overflows.
+_LENGTH = 1e5  # m
+_SPEED = 100.0  # m/s: a hurricane, and as much as a vane shows
+_DURATION = 1e9  # s: the longest episode
+_AMOUNT = 1e6  # concentrations, masses, gains and rewards
+
+
+def _number(default: float, low: float, high: float, *, above: bool = False) -> Any:
     """A number with its accepted range: [low, high], or (low, high] with `above`."""
     return field(default=default, metadata={"low": low, "high": high, "above": above})
 
 
-def _positive(default: float, high: float = math.inf) -> Any:
+def _positive(default: float, high: float) -> Any:
     return _number(default, 0.0, high, above=True)
 
 
-def _not_negative(default: float, high: float = math.inf) -> Any:
+def _not_negative(default: float, high: float) -> Any:
     return _number(default, 0.0, high)
 
 
@@ -42,45 +51,45 @@ class Scenario:
     Angles are in degrees, counter-clockwise; direction 0 points along +x. The wind's direction is where it blows to.
     """
 
-    width: float = _positive(20.0)
+    width: float = _number(20.0, 1e-3, _LENGTH)
     """Extent of the domain along x, m."""
-    height: float = _positive(20.0)
+    height: float = _number(20.0, 1e-3, _LENGTH)
     """Extent of the domain along y, m."""
     time_step: float = _number(0.1, 1e-4, 100.0)
     """Duration of a step, s."""
 
-    emission_rate: float = _not_negative(5.0)
+    emission_rate: float = _not_negative(5.0, 1e6)
     """Mean number of filaments that the source releases, 1/s (a Poisson process; at most 20 a step)."""
-    emission_period: float = _not_negative(0.0)
+    emission_period: float = _not_negative(0.0, _DURATION)
     """Period with which the source turns on and off; 0 for one that is always on, s."""
     emission_duty: float = _positive(1.0, 1.0)
     """Share of a period for which the source is on."""
-    emission_jitter: float = _not_negative(0.01)
+    emission_jitter: float = _not_negative(0.01, _LENGTH)
     """Standard deviation of a new filament's position about the source, per axis, m."""
-    filament_radius: float = _positive(0.01)
+    filament_radius: float = _number(0.01, 1e-6, _LENGTH)
     """Radius (Gaussian sigma) of a new filament, m."""
-    diffusion: float = _not_negative(0.05)
+    diffusion: float = _not_negative(0.05, 1e3)
     """Diffusion rate D of a filament: its radius is sqrt(filament_radius^2 + 2 D age), m^2/s."""
-    filament_lifetime: float = _positive(30.0)
+    filament_lifetime: float = _positive(30.0, _DURATION)
     """Age at which a filament ends, unless it leaves the domain before, s."""
-    filament_mass: float = _not_negative(0.1)
+    filament_mass: float = _not_negative(0.1, _AMOUNT)
     """Mass m of a filament: m / (2 pi sigma^2) is the concentration at its centre, concentration x m^2."""
     cutoff: float = _positive(3.0, 4.0)
     """Distance beyond which a filament contributes nothing, in its radii."""
 
-    wind_speed: float = _not_negative(1.0)
+    wind_speed: float = _not_negative(1.0, _SPEED)
     """Mean wind speed, m/s."""
-    wind_speed_sigma: float = _not_negative(0.2)
+    wind_speed_sigma: float = _not_negative(0.2, _SPEED)
     """Standard deviation of the wind speed, m/s."""
-    wind_speed_floor: float = _not_negative(0.1)
+    wind_speed_floor: float = _not_negative(0.1, _SPEED)
     """Lowest wind speed, m/s."""
     wind_direction: float = _number(0.0, -360.0, 360.0)
     """Mean direction that the wind blows to, deg."""
     wind_turn: float = _number(0.0, -360.0, 360.0)
     """By how much the mean direction turns in the course of an episode, deg/s."""
-    wind_direction_sigma: float = _not_negative(15.0)
+    wind_direction_sigma: float = _not_negative(15.0, 360.0)
     """Standard deviation of the wind direction, deg."""
-    wind_correlation_time: float = _positive(2.0)
+    wind_correlation_time: float = _positive(2.0, _DURATION)
     """Correlation time of wind speed and direction, both Ornstein-Uhlenbeck processes, s; at least one time step."""
 
     source_upwind: float = _number(0.25, -0.5, 0.5)
@@ -89,16 +98,16 @@ class Scenario:
     """Half-width of the uniform jitter of the source, per axis, in domain widths."""
     source_margin: float = _not_negative(0.05, 0.5)
     """Least distance of the source from the walls, in domain widths."""
-    start_distance_min: float = _not_negative(3.0)
+    start_distance_min: float = _not_negative(3.0, _LENGTH)
     """Least distance from the source at which the agent starts, m."""
-    start_distance_max: float = _not_negative(10.0)
+    start_distance_max: float = _not_negative(10.0, _LENGTH)
     """Greatest distance from the source at which the agent starts, m."""
     start_bearing: float = _not_negative(45.0, 180.0)
     """Half-width of the uniform bearing of the start, seen from the source, about downwind, deg."""
-    start_heading_sigma: float = _not_negative(30.0)
+    start_heading_sigma: float = _not_negative(30.0, 360.0)
     """Standard deviation of the start's heading about upwind, deg."""
 
-    speed: float = _not_negative(0.5)
+    speed: float = _not_negative(0.5, _SPEED)
     """Speed of the agent, m/s."""
     turn_angle: float = _number(15.0, 0.0, 180.0)
     """Turn of the actions `left` and `right`, deg."""
@@ -107,26 +116,26 @@ class Scenario:
     cast_angle: float = _number(30.0, 0.0, 180.0)
     """Turn of the actions `cast left` and `cast right`, deg."""
 
-    drift_speed: float = _not_negative(0.0)
+    drift_speed: float = _not_negative(0.0, _SPEED)
     """Speed of a current that carries the agent along, of which it does not know, m/s."""
     drift_direction: float = _number(90.0, -360.0, 360.0)
     """Direction of that current, deg."""
 
-    antenna_separation: float = _not_negative(0.1)
+    antenna_separation: float = _not_negative(0.1, 100.0)
     """Distance between the two antennae, m."""
-    antenna_forward: float = _number(0.08)
+    antenna_forward: float = _number(0.08, -100.0, 100.0)
     """Distance of the antennae ahead of the body's centre, m."""
     antennae_swapped: bool = False
     """Whether what is called the left antenna sits on the right, and the right one on the left."""
-    left_gain: float = _not_negative(1.0)
+    left_gain: float = _not_negative(1.0, _AMOUNT)
     """What the left reading is multiplied by before noise is added; 0 for a dead antenna."""
-    right_gain: float = _not_negative(1.0)
+    right_gain: float = _not_negative(1.0, _AMOUNT)
     """The same of the right reading."""
     vane_offset: float = _number(0.0, -360.0, 360.0)
     """By how much the wind vane is turned: what it adds to the wind's direction, deg."""
-    sensor_noise: float = _not_negative(1e-3)
+    sensor_noise: float = _not_negative(1e-3, _AMOUNT)
     """Standard deviation of the noise added to each reading, concentration."""
-    sensor_saturation: float = _positive(1.0)
+    sensor_saturation: float = _number(1.0, 1e-9, _AMOUNT)
     """Greatest reading; noise is added first, then readings are clipped to [0, this], concentration."""
     level_edges: tuple[float, ...] = (3e-3, 6e-3, 15e-3, 45e-3, 150e-3, 600e-3)
     """Upper edges of the first six concentration levels; a reading equal to an edge belongs below it, concentration."""
@@ -134,29 +143,29 @@ class Scenario:
     """Where octant 0 begins, deg before straight ahead: 22.5 centres it, 0 starts it there."""
     octant_clockwise: bool = True
     """Whether octants of the direction that the wind comes from count clockwise from straight ahead."""
-    calm_speed: float = _not_negative(0.05)
+    calm_speed: float = _not_negative(0.05, _SPEED)
     """Wind speed below which the octant is 0, m/s."""
 
-    success_radius: float = _positive(0.5)
+    success_radius: float = _positive(0.5, _LENGTH)
     """Distance from the source below which it is found, m."""
     max_steps: int = _number(1200, 1, 10_000_000)
     """Steps after which an episode ends without success."""
     timeout_terminates: bool = False
     """Whether running out of steps is terminal (no bootstrap) as well as truncation."""
 
-    reward_time: float = _number(-0.01)
+    reward_time: float = _number(-0.01, -_AMOUNT, _AMOUNT)
     """Reward of every step."""
-    reward_success: float = _number(100.0)
+    reward_success: float = _number(100.0, -_AMOUNT, _AMOUNT)
     """Reward of finding the source."""
-    reward_whiff: float = _number(1.0)
+    reward_whiff: float = _number(1.0, -_AMOUNT, _AMOUNT)
     """Reward of a step on which either reading exceeds `whiff_threshold`."""
-    whiff_threshold: float = _not_negative(3e-3)
+    whiff_threshold: float = _not_negative(3e-3, _AMOUNT)
     """Reading above which a step counts as a whiff, concentration."""
-    reward_blank: float = _number(-0.05)
+    reward_blank: float = _number(-0.05, -_AMOUNT, _AMOUNT)
     """Reward of every step of a blank once it has lasted longer than `blank_duration`."""
-    blank_duration: float = _not_negative(2.0)
+    blank_duration: float = _not_negative(2.0, _DURATION)
     """How long a blank may last before it costs, s."""
-    reward_shaping: float = _number(2.0)
+    reward_shaping: float = _number(2.0, -_AMOUNT, _AMOUNT)
     """Weight of the shaping by distance: the potential is -weight x distance, and 0 at the source, 1/m."""
     shaping_discount: float = _not_negative(0.99, 1.0)
     """Discount in the shaping term; the learner's own keeps the optimal policy (Ng et al. 1999), 1 pays progress."""
@@ -166,31 +175,32 @@ class Scenario:
     def __post_init__(self) -> None:
         for spec in dataclasses.fields(self):
             object.__setattr__(self, spec.name, _checked(spec, getattr(self, spec.name)))
-        if self.emission_rate * self.time_step > 20.0:
+        if self.emission_rate * self.time_step > 20.0 * (1.0 + 1e-9):
             raise ValueError(
-                f"emission_rate: {self.emission_rate} is {self.emission_rate * self.time_step:g} filaments a step;"
-                " accepted: at most 20 a step"
+                f"emission_rate must be at most 20 filaments a step, {20.0 / self.time_step:g} a second,"
+                f" got {self.emission_rate:g}"
             )
         if self.filament_capacity > 100_000:
             raise ValueError(
-                f"filament_lifetime: {self.filament_lifetime} at {self.emission_rate} filaments a second is"
-                f" {self.filament_capacity:,} at once; accepted: at most 100,000"
+                f"filament_lifetime must allow at most 100,000 filaments at once, got {self.filament_lifetime:g} s with"
+                f" {self.emission_rate:g} filaments a second, which is {self.filament_capacity:,}"
             )
         if self.wind_correlation_time < self.time_step:
             raise ValueError(
-                f"wind_correlation_time: {self.wind_correlation_time}; accepted: at least time_step ({self.time_step})"
+                f"wind_correlation_time must be at least time_step, {self.time_step:g},"
+                f" got {self.wind_correlation_time:g}"
             )
         if self.start_distance_max < self.start_distance_min:
             raise ValueError(
-                f"start_distance_max: {self.start_distance_max};"
-                f" accepted: at least start_distance_min ({self.start_distance_min})"
+                f"start_distance_max must be at least start_distance_min, {self.start_distance_min:g},"
+                f" got {self.start_distance_max:g}"
             )
 
     @classmethod
     def preset(cls, name: str) -> "Scenario":
         """The scenario of that name: `paper` (the text, made consistent) or `reference` (the authors' code)."""
         if not isinstance(name, str) or name not in PRESETS:
-            raise ValueError(f"scenario: unknown preset {name!r}; accepted: {', '.join(PRESETS)}")
+            raise ValueError(f"scenario: unknown preset {shown(name)}; accepted: {', '.join(PRESETS)}")
         return cls(**PRESETS[name])
 
     @classmethod
@@ -207,7 +217,8 @@ class Scenario:
             return cls.preset(scenario)
         if not isinstance(scenario, dict):
             raise ValueError(
-                f"scenario: {scenario!r}; accepted: a Scenario, a preset's name, a path to a .json file or a dictionary"
+                "scenario must be a Scenario, a preset's name, a path to a .json file or a dictionary,"
+                f" got {shown(scenario)}"
             )
         values = dict(scenario)
         base = cls.preset(values.pop("preset", "paper"))
@@ -216,7 +227,7 @@ class Scenario:
             if name not in known:
                 close = difflib.get_close_matches(str(name), known, n=1)
                 hint = f"did you mean {close[0]!r}?" if close else f"accepted: {', '.join(known)}"
-                raise ValueError(f"scenario: unknown field {name!r}; {hint}")
+                raise ValueError(f"scenario: unknown field {shown(name)}; {hint}")
         return dataclasses.replace(base, **values)
 
     def rewarded(self, reward: str, discount: float = 0.99, loitering: float = 0.0) -> "Scenario":
@@ -258,16 +269,9 @@ class Scenario:
     @classmethod
     def from_json(cls, source: str | Path) -> "Scenario":
         """The scenario of a JSON text, or of the file at a path."""
-        try:
-            values = json.loads(source.read_text() if isinstance(source, Path) else source)
-        except OSError as error:
-            raise ValueError(
-                f"scenario: cannot read {str(source)!r} ({error.strerror}); accepted: a JSON file"
-            ) from None
-        except json.JSONDecodeError as error:
-            raise ValueError(f"scenario: not JSON ({error}); accepted: an object of fields") from None
+        values = read_json(source, "scenario") if isinstance(source, Path) else parse_json(source, "scenario")
         if not isinstance(values, dict):
-            raise ValueError(f"scenario: {values!r}; accepted: an object of fields")
+            raise ValueError(f"scenario must be an object of fields, got {shown(values)}")
         return cls.of(values)
 
     @property
@@ -341,18 +345,17 @@ def _checked(spec: "dataclasses.Field[Any]", value: Any) -> Any:
         return _checked_edges(value)
     if spec.type is bool:
         if not isinstance(value, bool | np.bool_):
-            raise ValueError(f"{spec.name}: {value!r}; accepted: true or false")
+            raise ValueError(f"{spec.name} must be true or false, got {shown(value)}")
         return bool(value)
     whole = spec.type is int
     low, high, above = (spec.metadata[key] for key in ("low", "high", "above"))
     is_number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-    if not is_number or not abs(value) < 1e300 or (whole and value != int(value)):
-        raise ValueError(f"{spec.name}: {value!r}; accepted: a {'whole' if whole else 'finite'} number")
-    if not low <= value <= high or (above and value == low):
-        bounds = [f"{'above' if above else 'at least'} {low:g}"] * (low > -math.inf) + [f"at most {high:g}"] * (
-            high < math.inf
-        )
-        raise ValueError(f"{spec.name}: {value!r}; accepted: {', '.join(bounds)}")
+    if not is_number or value != value or (whole and value % 1 != 0):
+        raise ValueError(f"{spec.name} must be a {'whole ' if whole else ''}number, got {shown(value)}")
+    if value < low or (above and value == low):
+        raise ValueError(f"{spec.name} must be {'above' if above else 'at least'} {low:,.12g}, got {shown(value)}")
+    if value > high:
+        raise ValueError(f"{spec.name} must be at most {high:,.12g}, got {shown(value)}")
     return int(value) if whole else float(value)
 
 
@@ -363,7 +366,7 @@ def _checked_edges(value: Any) -> tuple[float, ...]:
         edges = ()
     ordered = all(a < b for a, b in zip((-math.inf, *edges), (*edges, math.inf), strict=True))
     if len(edges) != LEVELS - 1 or not ordered:
-        raise ValueError(f"level_edges: {value!r}; accepted: {LEVELS - 1} increasing numbers")
+        raise ValueError(f"level_edges must be {LEVELS - 1} increasing numbers, got {shown(value)}")
     return edges
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from gpf.plume.inputs import shown, whole_number
 from gpf.plume.kernels import announcing_compilation, kernel
 from gpf.plume.physics import advect, emit, move, place, start_wind, step_wind, wrap
 from gpf.plume.rewards import TERMS, reward
@@ -136,17 +137,17 @@ class World:
         scenario: Scenario | str | dict[str, Any] | Sequence[Scenario] = "paper",
         threads: int | None = None,
     ) -> None:
-        if not isinstance(count, int | np.integer) or count < 1:
-            raise ValueError(f"num_envs: {count!r}; accepted: a whole number of at least 1")
+        count = whole_number("num_envs", count, 1)
         if threads is not None and (not isinstance(threads, int | np.integer) or threads < 1):
             raise ValueError(f"threads: {threads!r}; accepted: a whole number of at least 1, or None for all cores")
         several = isinstance(scenario, list | tuple)
         scenarios = [Scenario.of(s) for s in scenario] if several else [Scenario.of(scenario)]  # type: ignore[union-attr, arg-type]
         if several and len(scenarios) != count:
             raise ValueError(f"scenario: {len(scenarios)} for {count} lanes; accepted: one, or one per lane")
-        self.count = int(count)
-        self.threads = int(threads or max(1, min(cores(), count // _LANES_PER_THREAD)))
         capacity = max(s.filament_capacity for s in scenarios)
+        _check_memory(count, capacity)
+        self.count = count
+        self.threads = int(threads or max(1, min(cores(), count // _LANES_PER_THREAD)))
         self.rows = np.empty(count, ROW)
         self.rows[:] = [s.row() for s in scenarios] if several else scenarios[0].row()
         self.lanes = np.zeros(count, LANE)
@@ -207,6 +208,25 @@ class World:
             self.rows, self.lanes, self.streams, self.filaments, self.scratch[thread], self.tokens, self.raw,
             self.rewards, self.terms, self.successes, self.terminations, self.truncations,
         )  # fmt: skip
+
+
+def _check_memory(count: int, capacity: int) -> None:
+    """Refuse more lanes than fit into half of the machine's memory."""
+    lane = ROW.itemsize + LANE.itemsize + 24 * capacity + 256  # filaments; streams, observations, rewards, ends
+    half = machine_memory() // 2
+    if count * lane > half:
+        raise ValueError(
+            f"num_envs must be at most {max(1, half // lane):,} here, got {shown(count)}: that would take"
+            f" {count * lane // 10**9:,} GB, and half of the machine's memory is {half // 10**9:,} GB"
+        )
+
+
+def machine_memory() -> int:
+    """Bytes of memory of this machine; 16 GB where it cannot be asked."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):  # not on Windows
+        return 16 * 10**9
 
 
 def cores() -> int:

@@ -14,10 +14,14 @@ from gpf.runs.folder import Outcome
 
 
 def draw_band(axes: Axes, x: NDArray[Any], values: NDArray[np.float64], colour: str, label: str) -> None:
-    """The interquartile mean over runs, and its 95 % interval; values of shape (runs, len(x))."""
-    bands = np.array([interquartile_mean(column, 1000) for column in values.T])
-    axes.plot(x, bands[:, 0], color=colour, label=label)
-    axes.fill_between(x, bands[:, 1], bands[:, 2], color=colour, alpha=0.2, linewidth=0)
+    """The interquartile mean over runs, and its 95 % interval; values of shape (runs, len(x)).
+
+    Nothing is drawn where a run has no value, which is NaN.
+    """
+    known = np.isfinite(values).all(axis=0)
+    bands = np.array([interquartile_mean(column, 1000) for column in values.T[known]]).reshape(-1, 3)
+    axes.plot(x[known], bands[:, 0], color=colour, label=label)
+    axes.fill_between(x[known], bands[:, 1], bands[:, 2], color=colour, alpha=0.2, linewidth=0)
 
 
 def save_figure(figure: Figure, path: Path) -> None:
@@ -46,8 +50,8 @@ def curves_figure(curves: Curves, outcomes: Mapping[str, Sequence[Outcome]], uni
             x = np.array([line[unit] for line in runs[0].lines[:length]])
             drawn.append(np.array([[of(line) for line in one.lines[:length]] for one in runs]))
             draw_band(axes, x, drawn[-1], f"C{n}", variant)
-        values = np.concatenate([part.ravel() for part in drawn])
-        if 0.0 < 1000.0 * float(np.median(values)) < values.max() and values.min() > 0.0:  # a loss that exploded
+        values = np.concatenate([part[np.isfinite(part)] for part in drawn])
+        if len(values) and 0.0 < 1000.0 * float(np.median(values)) < values.max() and values.min() > 0.0:  # it exploded
             axes.set_yscale("log")
         axes.set_title(title, fontsize=10)
         axes.set_xlabel(unit)

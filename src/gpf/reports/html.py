@@ -57,21 +57,24 @@ def event_table(events: list[dict[str, Any]], when: str) -> str:
     """What grew, was pruned and froze, each with its reason; `when` names what their time is counted in."""
     if not events:
         return "<p>None: nothing grew, was pruned or froze.</p>"
-    rows = []
-    for event in events:
-        before, after = event["before"], event["after"]
-        rows.append(
-            [
-                f"{event[when]:,}",
-                event["kind"],
-                ", ".join(map(str, event["layers"])) or "-",
-                event["reason"],
-                _arrow(before["depth"], after["depth"], "d"),
-                _arrow(_density(before), _density(after), ".3f"),
-                _arrow(before["parameters"] - before["pruned"], after["parameters"] - after["pruned"], ",d"),
-            ]
-        )
+    rows = [
+        [f"{event[when]:,}", event["kind"], ", ".join(map(str, event.get("layers", []))) or "-", event["reason"],
+         *_shapes(event)]
+        for event in events
+    ]  # fmt: skip
     return table([when, "event", "layers", "why", "depth", "density", "parameters in use"], rows)
+
+
+def _shapes(event: dict[str, Any]) -> list[str]:
+    """Depth, density and parameters around an event; of a decision about whole networks, what they are then."""
+    before, after = event["before"], event.get("after")
+    if after is None:
+        return [f"{event['depth']}", "-", f"{event['parameters']:,}"]
+    return [
+        _arrow(before["depth"], after["depth"], "d"),
+        _arrow(_density(before), _density(after), ".3f"),
+        _arrow(before["parameters"] - before["pruned"], after["parameters"] - after["pruned"], ",d"),
+    ]
 
 
 def _density(shape: dict[str, Any]) -> float:

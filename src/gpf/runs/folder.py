@@ -98,7 +98,7 @@ class Run:
             log: [line for line in read_log(self.folder, log) if line["round"] <= last_round] for log in LOGS
         }  # fmt: skip
         rounds = [line["round"] for line in kept["metrics"]]
-        if rounds != list(range(1, last_round + 1)):
+        if len(rounds) != last_round or rounds != list(range(1, last_round + 1)):
             raise RunError(
                 f"{self.folder / 'metrics.jsonl'} has {len(rounds)} lines for {last_round} rounds, or not in their"
                 " order; only an undamaged run can be resumed"

@@ -85,9 +85,9 @@ def training_progress(
             bar.update(task, completed=metrics[count], line=line)
             if not console.is_terminal and (time.monotonic() - said > 5.0 or metrics[count] == total):
                 said = time.monotonic()
-                left = metrics["seconds"] * (total / metrics[count] - 1.0)
                 share = metrics[count] / total
-                print(f"{folder}: {share:.0%}, {line}, {left:.0f} s left", file=sys.stderr, flush=True)
+                left = f", {metrics['seconds'] * (1.0 / share - 1.0):.0f} s left" if share else ""
+                print(f"{folder}: {share:.0%}, {line}{left}", file=sys.stderr, flush=True)
             if writer is not None:
                 _write_scalars(writer, metrics)
 

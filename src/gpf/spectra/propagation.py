@@ -58,16 +58,12 @@ def fixed_length(sigma_w: float, sigma_b: float, activation: Activation) -> floa
             return q
     # still on the way: from here on steps shrink, or grow, by a constant factor
     factor = step / step_before
-    if factor >= 1.0:
-        return UNBOUNDED if step > 0.0 else 0.0
-    limit = q + step * factor / (1.0 - factor)
-    if limit < 1e-9:
-        return 0.0
-    low, high = min(q, limit) - abs(limit - q), max(q, limit) + abs(limit - q)
-    low = max(low, NEAR)
-    if (after(low) - low) * (after(high) - high) < 0.0:
-        limit = float(brentq(lambda x: after(x) - x, low, high, xtol=1e-15))
-    return limit
+    if factor < 1.0:
+        limit = q + step * factor / (1.0 - factor)
+        low, high = max(NEAR, min(q, limit) - abs(limit - q)), max(q, limit) + abs(limit - q)
+        if (after(low) - low) * (after(high) - high) < 0.0:
+            return float(brentq(lambda x: after(x) - x, low, high, xtol=1e-15))
+    return UNBOUNDED if step > 0.0 else 0.0  # no end is near, as at criticality, where steps shrink ever more slowly
 
 
 @dataclass(frozen=True)

@@ -99,12 +99,18 @@ class Search:
         first = {name: one.grid()[0] if one.choices or one.steps else one.low for name, one in ranges.items()}
         self.config(first, self.first_seed).check()
         if self.sampler == "grid":
-            for one in ranges.values():
-                one.grid()
+            self.grid()
 
     def ranges(self) -> dict[str, Range]:
         """By setting, its range."""
         return {name: read(Range, values, f"space.{name}") for name, values in self.space.items()}
+
+    def grid(self) -> list[dict[str, Any]]:
+        """All variants of a grid."""
+        ranges = self.ranges()
+        return [
+            dict(zip(ranges, values, strict=True)) for values in itertools.product(*(r.grid() for r in ranges.values()))
+        ]
 
     def config(self, drawn: Mapping[str, Any], seed: int) -> Any:
         """The settings of a run."""
@@ -136,11 +142,13 @@ def sweep(search: Search, runs: Path, folder: Path, name: str, command: str, exe
     study.sampler, study.pruner = _sampler(optuna, search, len(study.trials)), _pruner(optuna, search)
     for trial in study.get_trials(states=[optuna.trial.TrialState.RUNNING]):  # of a process that was killed
         study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
-        study.enqueue_trial(trial.params, user_attrs={"again": True})
-    ended = [optuna.trial.TrialState.COMPLETE, optuna.trial.TrialState.PRUNED]
-    while (left := search.trials - len(_drawn(study, ended))) > 0:
-        if search.sampler == "grid" and study.sampler.is_exhausted(study):
-            break
+        study.enqueue_trial(trial.params)
+    wanted = search.trials
+    if search.sampler == "grid":
+        wanted = min(wanted, len(grid := search.grid()))
+        for values in grid:
+            study.enqueue_trial(values, skip_if_exists=True)
+    while (left := wanted - len(_drawn(optuna, study))) > 0:
         batch = [study.ask() for _ in range(min(search.batch, left))]
         _train_batch(optuna, study, search, batch, runs, executor, tell)
     numbers: Numbers = {
@@ -161,8 +169,7 @@ def sweep(search: Search, runs: Path, folder: Path, name: str, command: str, exe
                 "state": trial.state.name.lower(),
                 "scores": trial.user_attrs.get("scores", []),
             }
-            for trial in study.get_trials()
-            if trial.state.is_finished() and trial.user_attrs.get("scores") is not None
+            for trial in _drawn(optuna, study)
         ],
     }
     figure = {f"{name}.png": history_figure(numbers)} if numbers["trials"] else {}
@@ -183,6 +190,7 @@ def _train_batch(
         for trial in list(going):
             result = read_result(places[trial])
             if result is None:
+                trial.set_user_attr("failed", True)
                 study.tell(trial, state=optuna.trial.TrialState.FAIL)
                 going.remove(trial)
                 continue
@@ -196,9 +204,10 @@ def _train_batch(
         study.tell(trial, float(np.mean(scores[trial])))
 
 
-def _drawn(study: Any, ended: list[Any]) -> list[Any]:
-    """Variants that count: those that have ended, and those that failed by themselves."""
-    return [t for t in study.get_trials() if t.state in ended or (t.state.name == "FAIL" and "scores" in t.user_attrs)]
+def _drawn(optuna: Any, study: Any) -> list[Any]:
+    """Variants that have ended, of which some failed by themselves; not those that are to be tried again."""
+    ended = [trial for trial in study.get_trials() if trial.state.is_finished()]
+    return [t for t in ended if t.state != optuna.trial.TrialState.FAIL or t.user_attrs.get("failed")]
 
 
 def _place(drawn: Mapping[str, Any]) -> str:
@@ -219,10 +228,8 @@ def _measured(result: dict[str, Any], measure: str) -> float:
 
 
 def _sampler(optuna: Any, search: Search, drawn: int) -> Any:
-    """Draws variants; resumed, it does not repeat what it drew."""
-    if search.sampler == "grid":
-        return optuna.samplers.GridSampler({name: list(one.grid()) for name, one in search.ranges().items()}, seed=0)
-    kind = optuna.samplers.RandomSampler if search.sampler == "random" else optuna.samplers.TPESampler
+    """Draws variants; resumed, it does not repeat what it drew. Those of a grid wait in a queue."""
+    kind = optuna.samplers.TPESampler if search.sampler == "tpe" else optuna.samplers.RandomSampler
     return kind(seed=drawn)
 
 

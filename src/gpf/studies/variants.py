@@ -55,13 +55,13 @@ def write_variants(task: Task[Any], seeds: range, outcomes: Outcomes, folder: Pa
     if task.on_weights:
         claims.append(weights_claim(task.on_weights, [task.load(one.folder).model for one in ours]))
     figures = {f"{task.name}.png": curves_figure(task.curves, outcomes, task.unit)} if task.curves else {}
-    if any(one.events for runs in outcomes.values() for one in runs):
+    if any("after" in event for runs in outcomes.values() for one in runs for event in one.events):
         figures[f"{task.name}-events.png"] = events_figure(outcomes, task.unit)
     if (spectra := spectra_figure(task, ours[0])) is not None:
         figures[f"{task.name}-spectra.png"] = spectra
     numbers: Numbers = {
         "kind": "variants",
-        "task": task.name if task.name in REGISTRY else task.reference,
+        "task": task.address,
         "command": command,
         "seeds": list(seeds),
         "minutes": sum(one.result["seconds"] for runs in outcomes.values() for one in runs) / 60,
@@ -76,7 +76,6 @@ def page(numbers: Numbers, name: str) -> str:
     """The text of a page."""
     task, seeds, scores = find_task(numbers["task"]), numbers["seeds"], numbers["scores"]
     claims = [Claim(**claim) for claim in numbers["claims"]]
-    captions = {f"{name}.png": "curves", f"{name}-events.png": "pruning", f"{name}-spectra.png": "spectra"}
     runs = len(seeds) * len(scores)
     return join(
         [
@@ -86,11 +85,15 @@ def page(numbers: Numbers, name: str) -> str:
             scores_table({"header": ""}, scores, task.measures),
             _against(task, scores),
             claims_table({name: claims}) if claims else "",
-            *(f"![{captions[file]}]({file})" for file in numbers["figures"]),
+            *(f"![{_caption(file)}]({file})" for file in numbers["figures"]),
             f"Made by `{numbers['command']}`: {runs} runs, {numbers['minutes']:.0f} minutes of one core in all."
             f" Numbers of every seed: [{name}.json]({name}.json).",
         ]
     )
+
+
+def _caption(file: str) -> str:
+    return "pruning" if file.endswith("-events.png") else "spectra" if file.endswith("-spectra.png") else "curves"
 
 
 def _against(task: Task[Any], scores: Mapping[str, Mapping[str, Values]]) -> str:

@@ -43,11 +43,10 @@ class Config(TwoVariants):
         return Rules.classifier(max_depth=self.layers)
 
 
-class Training(RoundTraining):
+class Training(RoundTraining[Config]):
     """A round is an epoch; the rules look at the loss on the validation images."""
 
     def __init__(self, run: Run, config: Config, threads: int | None = None) -> None:
-        self.config = config
         learnt, self._validation, self._test = three_parts(config.images)
         self._images, self._classes = (torch.from_numpy(part) for part in learnt)
         self._normalise = Normalisation(self._images)

@@ -136,11 +136,11 @@ PROBLEMS: dict[ProblemName, type[PermutedMNIST] | type[SlowRegression]] = {
 }  # fmt: skip
 
 
-class Training(RoundTraining):
+class Training(RoundTraining[Config]):
     """A round is a task."""
 
     def __init__(self, run: Run, config: Config, threads: int | None = None) -> None:
-        self.config, self.problem = config, PROBLEMS[config.problem](config.seed, config.samples)
+        self.problem = PROBLEMS[config.problem](config.seed, config.samples)
         super().__init__(run, config)
 
     def begin(self, extra: dict[str, Any] | None) -> None:

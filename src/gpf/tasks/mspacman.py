@@ -79,11 +79,10 @@ LONGER_SETTINGS: dict[str, Any] = {
 all frames look alike to a fully connected network, and it always does the same."""
 
 
-class Training(RoundTraining):
+class Training(RoundTraining[Config]):
     """A round is an epoch; the rules look at the mean reward of games that are not learnt from."""
 
     def __init__(self, run: Run, config: Config, threads: int | None = None) -> None:
-        self.config = config
         self._memory = np.empty((config.steps + 1, config.lanes, INPUTS), np.uint8)
         super().__init__(run, config)
         self._games = Games(config.lanes, config.steps)

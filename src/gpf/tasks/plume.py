@@ -39,11 +39,11 @@ RECENT = 500
 """Training episodes over which success and SPL are averaged."""
 
 
-class PlumeTraining(Training):
+class PlumeTraining(Training[Config]):
     """A round is some epochs of the learner; now and then it is validated."""
 
     def __init__(self, run: Run, config: Config, threads: int | None = None) -> None:
-        self.config, self.world = config, Scenario.of(read_config(run.folder).get("world", {}))
+        self.world = Scenario.of(read_config(run.folder).get("world", {}))
         self._plan = config.planned_events()
         super().__init__(run, config, threads)
         self._probe = torch.from_numpy(probe_inputs(self.world, config.learner.observation, config.without))

@@ -43,7 +43,7 @@ def _write(task: Task[Any], folder: Path) -> Path:
         save_figure(curves_figure(task.curves, {variant: [one]}, task.unit), place / "training.png")
         sections["Learning"] = html.figure(place / "training.png", "What was measured after every round.")
     sections["Events"] = html.event_table(one.events, task.unit)
-    if one.events:
+    if any("after" in event for event in one.events):
         save_figure(events_figure({variant: [one]}, task.unit), place / "events.png")
         sections["Events"] += html.figure(place / "events.png", "Growth, pruning and freezing over time.")
     spectra = spectra_figure(task, one)
@@ -56,7 +56,8 @@ def _write(task: Task[Any], folder: Path) -> Path:
         )
     sections["Settings"] = html.settings(read_config(folder))
     last = one.lines[-1]
-    cards = [(format(of(last), ".4g"), title) for title, of in task.curves.items()]
+    values = {title: of(last) for title, of in task.curves.items()}
+    cards = [(format(value, ".4g") if np.isfinite(value) else "-", title) for title, value in values.items()]
     cards.append((f"{last['seconds']:.0f} s", f"of learning, {last['step']:,} gradient steps"))
     about = f"{task.name}, {variant}, seed {config.seed}" + ("" if one.result else "; not finished")
     replace_text(folder / "report.html", html.page(folder.resolve().name, about, cards, sections))

@@ -194,13 +194,13 @@ def characters_to_a_token(tokens: Tensor) -> float:
     return len(gpt2_encoding().decode(tokens.tolist())) / len(tokens)
 
 
-class Training(RoundTraining):
+class Training(RoundTraining[Config]):
     """A round is some gradient steps; the rules look at the loss on some windows of the validation's part."""
 
     stack: ClassVar[str] = "blocks"
 
     def __init__(self, run: Run, config: Config, threads: int | None = None) -> None:
-        self.config, self._text = config, three_parts()
+        self._text = three_parts()
         super().__init__(run, config)
 
     def build(self) -> GPT:

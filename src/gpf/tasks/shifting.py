@@ -4,7 +4,6 @@ All methods share the learner, its settings, the lanes and the stream; they diff
 run is a folder like any other: a line of metrics for every visit, a line for every event, checkpoints to go on from.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -28,10 +27,10 @@ from gpf.plume.regimes import Stream, preset, roomiest
 from gpf.plume.scenario import ACTIONS, Scenario
 from gpf.runs.folder import Run, read_config, read_log
 from gpf.runs.training import Round, Training
-from gpf.settings import check, number, plain, read
+from gpf.settings import number
 from gpf.spectra.plasticity import plasticity
 from gpf.tasks.drifting import with_prefix
-from gpf.tasks.task import Task
+from gpf.tasks.task import Task, TaskConfig
 
 LearnerName = Literal["policy-gradient", "parallel"]
 MethodName = Literal[
@@ -76,7 +75,7 @@ VALUES = parallel.Settings(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config:
+class Config(TaskConfig):
     """Which method learns in which stream, and how."""
 
     stream: str = "returning"
@@ -87,7 +86,7 @@ class Config:
     learner: LearnerName = "policy-gradient"
     seed: int = number(0, 0, BLOCK - 1)
     """Of the network's first weights, the worlds and exploration."""
-    episodes: int = number(1000, 1)
+    episodes: int = 1000
     """Of each visit, in a preset."""
     visits: int | None = number(None, 2)
     """How many, in a preset; None for its own number."""
@@ -97,21 +96,12 @@ class Config:
     """Whether GPF prunes what it puts away."""
     freeze: bool = True
     """Whether GPF keeps versions of the network, unchanged, for when their world returns."""
-    round_epochs: int = number(24, 1)
+    round_epochs: int = 24
     """Rollouts of a round, after which there are metrics and a checkpoint."""
-
-    @classmethod
-    def of(cls, values: Mapping[str, Any]) -> "Config":
-        """Settings from plain data."""
-        return read(cls, values)
-
-    def plain(self) -> dict[str, Any]:
-        """As plain data."""
-        return plain(self)
 
     def check(self) -> None:
         """Refuse what cannot be."""
-        check(self)
+        super().check()
         for name in ("grow", "prune", "freeze"):
             if not getattr(self, name) and self.method != "gpf":
                 raise ValueError(f"{name} can only be turned off with method gpf, not with {self.method}")
@@ -140,11 +130,11 @@ class Config:
 _NOBODY: dict[str, Any] = {name: [None] * LANES for name in ("first", "first_whole", "last")}
 
 
-class StreamTraining(Training):
+class StreamTraining(Training[Config]):
     """A round is some rollouts, wherever in the stream; a visit that ends in it is part of its metrics."""
 
     def __init__(self, run: Run, config: Config, threads: int | None = None) -> None:
-        self.config, self.stream = config, Stream.of(read_config(run.folder).get("stream", {}))
+        self.stream = Stream.of(read_config(run.folder).get("stream", {}))
         super().__init__(run, config, threads)
         self._probe = torch.from_numpy(probe_inputs(self.stream.home, "memory"))
         self._enter(self.progress["visit"])

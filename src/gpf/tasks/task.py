@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import torch
 from torch import nn
@@ -23,6 +23,7 @@ from gpf.runs.folder import CheckpointName, Outcome, Run, RunError, read_config,
 from gpf.runs.progress import result_line
 from gpf.runs.training import Report, Training, train_to_the_end
 from gpf.spectra.recorder import Recorder, Snapshot, write_snapshot
+from gpf.tasks import REGISTRY
 
 Outcomes = Mapping[str, Sequence[Outcome]]
 """Of every variant, one of each seed."""
@@ -58,7 +59,7 @@ class Task(Generic[C]):
     title: str
     make: Callable[[Mapping[str, Any]], C]
     """Settings from plain data."""
-    training: Callable[[Run, C, int | None], Training]
+    training: Callable[[Run, C, int | None], Training[C]]
     """The loop of a run, with its settings, and the number of threads to step worlds with."""
     length: Callable[[C], tuple[int, str]]
     """How long a run is, and the count of its metrics that says so: `round`, `step`, ..."""
@@ -101,6 +102,11 @@ class Task(Generic[C]):
     on_weights: str = ""
     """What the paper says of the eigenvalues of the weights."""
 
+    @property
+    def address(self) -> str:
+        """By what `find_task` finds it again: its name if it is registered, or else its reference."""
+        return self.name if REGISTRY.get(self.name) == self.reference else self.reference
+
     def options(self, arguments: Sequence[str]) -> C:
         """The settings that some arguments of the command change."""
         return self.of({}) if self.start is None else self.start(arguments)
@@ -120,8 +126,8 @@ class Task(Generic[C]):
     def read(self, folder: Path) -> C:
         """The settings of a run."""
         written = read_config(folder)
-        if written.get("task") != self.name:
-            raise RunError(f"run {folder} must be one of task {self.name!r}, got one of {written.get('task')!r}")
+        if written.get("task") != self.address:
+            raise RunError(f"run {folder} must be one of task {self.address!r}, got one of {written.get('task')!r}")
         try:
             return self.make(written.get("config", {}))
         except ValueError as error:
@@ -141,7 +147,7 @@ class Task(Generic[C]):
 
     def _asked(self, config: C) -> dict[str, Any]:
         rules = dataclasses.asdict(config.network_rules())
-        return {"task": self.name, "config": config.plain(), "rules": rules, **self.about(config)}
+        return {"task": self.address, "config": config.plain(), "rules": rules, **self.about(config)}
 
     def train(self, run: Run, threads: int | None = None, report: Report = lambda metrics: None) -> dict[str, Any]:
         """Train to the end, from wherever the run is; returns, and writes, its result."""
@@ -169,29 +175,20 @@ def _through_json(value: Any) -> Any:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TaskConfig(ABC):
-    """Settings that most tasks share. Whole numbers are at least 1, others at least 0, where a field says nothing."""
+class TaskConfig(settings.Settings, ABC):
+    """Settings that most tasks share."""
 
     seed: int = settings.number(0, 0)
     """Of the first weights and of the order of the data."""
 
-    @classmethod
-    def of(cls, values: Mapping[str, Any]) -> Self:
-        """Settings from plain data."""
-        return settings.read(cls, values)
-
-    def plain(self) -> dict[str, Any]:
-        """As plain data."""
-        return settings.plain(self)
-
-    def check(self) -> None:
-        """Refuse what cannot be."""
-        settings.check(self, whole=1, real=0)
-        self.network_rules()
-
     @abstractmethod
     def network_rules(self) -> Rules:
         """When the network grows, prunes and freezes."""
+
+    def check(self) -> None:
+        """Refuse what cannot be."""
+        super().check()
+        self.network_rules()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,7 +217,7 @@ class TwoVariants(TaskConfig):
         return dataclasses.replace(Rules.fixed(), batch_decay=rules.batch_decay, mode=rules.mode)
 
 
-class RoundTraining(Training):
+class RoundTraining(Training[C]):
     """A training whose round is one epoch of the rules; its network is kept after each growth, for its spectra."""
 
     stack: ClassVar[str] = "layers"

@@ -31,13 +31,12 @@ def three_parts(dataset: Dataset) -> tuple[Dataset, Dataset, Dataset]:
     return train, validation, test
 
 
-class Training(RoundTraining):
+class Training(RoundTraining[Config]):
     """A round is some gradient steps; the rules look at the loss on some windows of held-out sequences."""
 
     stack: ClassVar[str] = "blocks"
 
     def __init__(self, run: Run, config: Config, threads: int | None = None) -> None:
-        self.config = config
         learnt, validation, _ = three_parts(checked_data(run.folder, config))
         self._windows = Windows(learnt, config.context)
         self._validation = Windows(validation, config.context).draw(config.validation_windows, (0, 1))

@@ -4,11 +4,10 @@ The command line reads this module before it knows what it will do, so heavy imp
 """
 
 import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gpf.settings import check, number, plain, read, rule_changes
+from gpf.settings import Settings, number, rule_changes
 
 if TYPE_CHECKING:
     from gpf.network import Rules
@@ -22,16 +21,16 @@ RULES: dict[str, Any] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config:
+class Config(Settings):
     """What to train, and how."""
 
     data: str = "runs/world-data"
     """Folder of sequences that gpf world data made."""
-    width: int = number(64, 1)
+    width: int = 64
     """Size of the embeddings."""
-    heads: int = number(4, 1)
+    heads: int = 4
     """Of the attention."""
-    depth: int = number(1, 1)
+    depth: int = 1
     """Blocks at the start."""
     context: int = number(64, 2)
     """Steps to look back on."""
@@ -41,34 +40,25 @@ class Config:
     """Changes to the `gpf.Rules`, as FIELD VALUE pairs."""
     seed: int = number(0, 0)
     """Of the first weights and of the windows."""
-    steps: int = number(3000, 1)
+    steps: int = 3000
     """Gradient steps, at most."""
-    batch: int = number(32, 1)
+    batch: int = 32
     """Windows in a gradient step."""
-    learning_rate: float = number(2e-3, 0.0)
+    learning_rate: float = 2e-3
     """At its highest; it rises over the first steps and then falls to a twentieth, as a cosine."""
-    weight_decay: float = number(0.01, 0.0)
-    gradient_clip: float = number(1.0, 0.0)
+    weight_decay: float = 0.01
+    gradient_clip: float = 1.0
     """Greatest norm of the gradient."""
-    patience: int = number(10, 1)
+    patience: int = 10
     """Rounds without a better validation after which training stops early."""
-    round_steps: int = number(100, 1)
+    round_steps: int = 100
     """Gradient steps of a round, which is an epoch of the rules; then there are a validation and a checkpoint."""
-    validation_windows: int = number(512, 1)
+    validation_windows: int = 512
     """Windows of held-out sequences to validate on."""
-
-    @classmethod
-    def of(cls, values: Mapping[str, Any]) -> "Config":
-        """Settings from plain data."""
-        return read(cls, values)
-
-    def plain(self) -> dict[str, Any]:
-        """As plain data."""
-        return plain(self)
 
     def check(self) -> None:
         """Refuse what cannot be."""
-        check(self)
+        super().check()
         if self.rules and not self.gpf:
             raise ValueError(f"rules are only for --gpf, got {self.rules}")
         if self.width % self.heads:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gpf.plume.inputs import naming
 from gpf.plume.scenario import ACTIONS, LEVELS, OCTANTS
 from gpf.plume.tokens import (
     BOS,
@@ -202,8 +203,10 @@ def write_dataset(dataset: Dataset, folder: Path) -> None:
     unfinished.mkdir(parents=True)
     try:
         for name in _ARRAYS:
-            np.save(unfinished / f"{name}.npy", getattr(dataset, name))
-        (unfinished / "about.json").write_text(json.dumps(dataset.about, indent=2) + "\n")
+            with naming(folder / f"{name}.npy"):
+                np.save(unfinished / f"{name}.npy", getattr(dataset, name))
+        with naming(folder / "about.json"):
+            (unfinished / "about.json").write_text(json.dumps(dataset.about, indent=2) + "\n")
         unfinished.rename(folder)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
@@ -276,7 +279,7 @@ def write_minari(dataset: Dataset, name: str) -> None:
             )
         )
         done += steps
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), naming(name):
         warnings.filterwarnings("ignore", r"`\w+` is set to None")  # whose data it is, is the user's to say
         made = minari.create_dataset_from_buffers(
             name,

@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 import pytest
+from gpf.tasks.reproduce import PARTS, agents, change, column, page, parameters, reproduce, width_of, write_page
 from PIL import Image
 
 from gpf.navigation.config import planned_events
@@ -13,7 +14,6 @@ from gpf.network import MLP
 from gpf.reports.statistics import interquartile_mean, paired_difference
 from gpf.tasks import reproduce as module
 from gpf.tasks.plume import create_run, train
-from gpf.tasks.reproduce import PARTS, agents, change, column, page, parameters, reproduce, width_of, write_page
 
 pytestmark = pytest.mark.usefixtures("one_torch_thread")
 

@@ -7,11 +7,11 @@ import json
 import numpy as np
 import pytest
 import torch
+from gpf.tasks.streams import Measure
+from gpf.tasks.studies import STUDIES, Outcome, pruned_shares
 
 from gpf.runs.folder import read_result
 from gpf.tasks import shakespeare, variants
-from gpf.tasks.streams import Measure
-from gpf.tasks.studies import STUDIES, Outcome, pruned_shares
 
 pytestmark = pytest.mark.usefixtures("one_torch_thread", "with_data")
 

@@ -6,11 +6,11 @@ import subprocess
 import sys
 
 import pytest
+from gpf.tasks.compare import Agent, Comparison, chosen_agents, compare, read_comparison, table, write_page
 from PIL import Image
 
 from gpf.navigation.config import Config
 from gpf.reports.statistics import interquartile_mean
-from gpf.tasks.compare import Agent, Comparison, chosen_agents, compare, read_comparison, table, write_page
 
 pytestmark = pytest.mark.usefixtures("one_torch_thread")
 

@@ -1,0 +1,1 @@
+"""Parts of benchmarks/mutants.py: where sources can be mutated, which tests may notice, and running those."""

@@ -1,0 +1,114 @@
+"""What learners share: settings of all of them, and of those that learn from rollouts in many lanes."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, TypeVar
+
+import torch
+from numpy.typing import NDArray
+
+from gpf.navigation.acting import Acting
+from gpf.navigation.averaging import WeightAverage
+from gpf.navigation.flat import FlatNetwork
+from gpf.navigation.inputs import Observation
+from gpf.navigation.rollouts import Episodes, Reward, Rollouts
+from gpf.navigation.seeds import BLOCK, LANES_OF_A_SEED
+from gpf.network import MLP, GrowPruneFreeze
+from gpf.settings import number
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearnerSettings:
+    """What every learner takes; each has defaults of its own."""
+
+    NAME: ClassVar[str]
+    ACTING: ClassVar[tuple[Acting, ...]] = ("greedy",)
+    """How its navigators can act."""
+    BY_OBSERVATION: ClassVar[dict[str, dict[str, Any]]] = {}
+    """Defaults that differ with the observation."""
+    RULES: ClassVar[dict[str, Any]] = {}
+    """Where its `gpf.Rules` differ from `Rules.plume()`; an epoch is the learner's, once there is a metric."""
+    RULES_BY_OBSERVATION: ClassVar[dict[str, dict[str, Any]]] = {}
+    """Rules that differ with the observation."""
+
+    observation: Observation = "onehot"
+    """What the network sees: 14 features of the recent past (`memory`), or the paper's 22 zeros and ones (`onehot`)."""
+    reward: Reward = "search"
+    """What is paid while learning; evaluations count only whether, and how fast, the source was found."""
+    loitering: float = number(0.0, 0.0, 1.0, below=True)
+    """With reward `search`: what staying in the plume for ever is worth, as a share of the source."""
+    acting: Acting = "greedy"
+    """How the trained navigator acts: `greedy`, or `sampled` from the softmax of a policy's outputs."""
+    learning_rate: float = number(1e-3, 0.0)
+    """Of Adam; with many lanes it falls linearly to zero."""
+    discount: float = number(0.99, 0.0, 1.0)
+    """What a reward one step later is worth."""
+    gradient_clip: float = number(1.0, 0.0)
+    """Greatest norm of the gradient; 0 for no clipping."""
+    round_epochs: int = number(8, 1)
+    """Epochs of a round, after which there are metrics and a checkpoint."""
+    validate_every: int = number(10, 1)
+    """Rounds between two validations."""
+    validation_episodes: int = number(500, 1, BLOCK)
+    """Episodes of a validation."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaneSettings(LearnerSettings):
+    """What learners from rollouts take: an epoch is a rollout."""
+
+    steps: int = number(3_000_000, 1)
+    """Steps to learn from, over all lanes."""
+    trace: float = number(0.95, 0.0, 1.0)
+    """Lambda of the returns or advantages (GAE): how far they look ahead."""
+    lanes: int = number(128, 1, LANES_OF_A_SEED)
+    """Worlds side by side."""
+    horizon: int = number(64, 1)
+    """Steps of a rollout, in each lane."""
+    passes: int = number(4, 1)
+    """How often each rollout is learned from."""
+    minibatch: int = number(2048, 1)
+    """Steps of a gradient step."""
+    averaging: float = number(0.0, 0.0, 1.0, below=True)
+    """Share of the old average in the running average of the weights (EMA), per rollout, once there were many; the
+    average acts when learning is over. 0 for no averaging."""
+
+    @property
+    def epochs(self) -> int:
+        """Epochs of the whole training: rollouts."""
+        return max(1, round(self.steps / (self.lanes * self.horizon)))
+
+    def epoch_steps(self, episodes: Episodes) -> int:
+        """Steps of an epoch, over all lanes, whichever episodes ended in it."""
+        return self.lanes * self.horizon
+
+    def make_optimizer(self, model: MLP) -> torch.optim.Adam:
+        """The optimizer of a network before it learns."""
+        return torch.optim.Adam(model.parameters(), lr=self.learning_rate, eps=1e-5, fused=True)
+
+
+S = TypeVar("S", bound=LaneSettings)
+
+
+class LaneLearner(Generic[S]):
+    """Learns from rollouts in many lanes."""
+
+    def __init__(self, model: MLP, optimizer: torch.optim.Optimizer, rollouts: Rollouts, settings: S) -> None:
+        self.model, self.optimizer, self.rollouts, self.settings = model, optimizer, rollouts, settings
+        self.network = FlatNetwork(model)
+        self.average = WeightAverage(self.network.values, settings.averaging) if settings.averaging else None
+
+    def rebind(self, net: GrowPruneFreeze | None = None) -> None:
+        """Take over the network as it is now; needed after every event."""
+        self.network = FlatNetwork(self.model)
+        if self.average:
+            self.average.renew(self.network.values)
+
+    def state(self) -> dict[str, NDArray]:
+        """Everything but the network on which the next epoch depends."""
+        return {**self.rollouts.state(), **(self.average.state() if self.average else {})}
+
+    def restore(self, state: dict[str, NDArray]) -> None:
+        """Go on from a state."""
+        self.rollouts.restore(state)
+        if self.average:
+            self.average.restore(state, self.network.values)

@@ -1,0 +1,279 @@
+"""The one training loop: rounds, each of which ends in metrics, events and a checkpoint; Ctrl-C; resuming.
+
+A task says what its network is and how a round is learned. Everything that outlives a round is in the network, in
+`progress`, or in what the task puts into its checkpoints.
+"""
+
+import shlex
+import signal
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from gpf.network import CheckpointError, Rules, attach, load
+from gpf.network.controller import Watcher
+from gpf.network.events import Event
+from gpf.runs.folder import Run, RunError, read_log, undamaged, write_json
+
+Report = Callable[[dict[str, Any]], None]
+"""Called with the metrics of each round."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """The user has asked to stop; the run is saved."""
+
+
+class Settings(Protocol):
+    """What the loop needs to know of a task's settings."""
+
+    @property
+    def seed(self) -> int:
+        """Of the first weights."""
+
+    def network_rules(self) -> Rules:
+        """When the network grows, prunes and freezes."""
+
+
+@dataclass
+class Round:
+    """What a task has learned in a round."""
+
+    metrics: dict[str, Any]
+    """What the task measures, next to what the loop does."""
+    score: list[float] | None = None
+    """How good the network is; the highest so far is kept as the best checkpoint. None where it was not measured."""
+    metric: float | None = None
+    """What the rules look at, if the round is an epoch of theirs; None where the task has told them itself."""
+    events: list[dict[str, Any]] = field(default_factory=list)
+    """What has happened to the network in the round."""
+
+
+C = TypeVar("C", bound=Settings)
+
+
+class Training(ABC, Generic[C]):
+    """A run in the making.
+
+    Attributes:
+        run: Its folder.
+        config: Its settings.
+        threads: To step worlds with; None for one per core.
+        net: Its network and optimizer.
+        progress: Plain data that checkpoints carry: `round`, `step`, `seconds`, `flops`, `events`, `best`,
+            `since_best`, and what a task adds in `first_progress`.
+    """
+
+    stack: ClassVar[str] = "layers"
+
+    def __init__(self, run: Run, config: C, threads: int | None = None) -> None:
+        self.run, self.config, self.threads = run, config, threads
+        first = {
+            "round": 0, "step": 0, "seconds": 0.0, "flops": 0.0, "events": 0, "best": None, "since_best": 0,
+            **self.first_progress(),
+        }  # fmt: skip
+        last = run.checkpoint("last")
+        if (last / "manifest.json").exists():
+            self.net = load(last, build=self.build)
+            with _fitting(run):
+                if self.net.extra.get("run") != run.id:
+                    raise ValueError("it belongs to another run")
+                self.progress = _like(first, self.net.extra["progress"])
+                self.begin(self.net.extra)
+        else:
+            later = [line for line in read_log(run.folder, "metrics") if line["round"] > 1]
+            if later or (run.folder / "result.json").exists():
+                raise RunError(f"{last} is missing; only a run with its last checkpoint can be resumed")
+            self.progress = first
+            torch.manual_seed(config.seed)
+            model = self.build()
+            self.net = attach(model, self.make_optimizer(model), self.stack, rules=config.network_rules())
+            self.begin(None)
+        run.drop_after(self.progress["round"], self.progress["events"])
+        self.net.watchers.extend(self.watchers())
+
+    # What a task says
+
+    @property
+    @abstractmethod
+    def over(self) -> bool:
+        """Whether there is nothing left to learn."""
+
+    @abstractmethod
+    def build(self) -> nn.Module:
+        """The network as it is before it learns."""
+
+    @abstractmethod
+    def make_optimizer(self, model: nn.Module) -> Optimizer:
+        """What trains it."""
+
+    @abstractmethod
+    def learn(self) -> Round:
+        """Learn for one round; `progress` is brought up to date, but for what the loop counts."""
+
+    @abstractmethod
+    def finish(self) -> dict[str, Any]:
+        """What the run amounts to, once it is over."""
+
+    def first_progress(self) -> dict[str, Any]:
+        """What a task counts beside the loop, as it is at the start."""
+        return {}
+
+    def begin(self, extra: dict[str, Any] | None) -> None:
+        """Make what learns beside the network, as it was when a checkpoint with this `extra` was written."""
+
+    def about(self) -> dict[str, Any]:
+        """What every checkpoint holds beside the network and the progress."""
+        return {}
+
+    def state(self) -> dict[str, Any]:
+        """What else the last checkpoint holds, to resume from."""
+        return {}
+
+    def watchers(self) -> Sequence[Watcher]:
+        """Who wants to see the network before and after each event."""
+        return ()
+
+    # What the loop does
+
+    def round(self) -> dict[str, Any]:
+        """Learn for one round, write its lines and its checkpoint, and return its metrics."""
+        now, started, step, seconds = (
+            self.progress,
+            time.perf_counter(),
+            self.progress["step"],
+            self.progress["seconds"],
+        )
+        learned = self.learn()
+        self.check_finite(learned.metric)
+        now["round"] += 1
+        now["since_best"] += 1
+        shape = self.shape()
+        if learned.score is not None and (now["best"] is None or learned.score > now["best"]):
+            now["best"], now["since_best"] = learned.score, 0
+            self.net.save(self.run.checkpoint("best"), optimizer=False, extra=self._extra())
+        events = learned.events
+        if learned.metric is not None:
+            events = [*events, *map(self.line, self.net.end_epoch(learned.metric))]
+        now["events"] += len(events)
+        now["seconds"] = seconds + time.perf_counter() - started
+        metrics = {
+            **{name: now[name] for name in ("round", "step", "seconds", "flops")},
+            **shape,
+            "steps_per_second": (now["step"] - step) / (now["seconds"] - seconds),
+            **learned.metrics,
+        }
+        self.run.append("metrics", [metrics])
+        self.run.append("events", [{"round": now["round"], **event} for event in events])
+        self.net.save(self.run.checkpoint("last"), extra={**self._extra(), **self.state()})
+        return metrics
+
+    def line(self, event: Event) -> dict[str, Any]:
+        """An event as the log has it."""
+        return {"step": self.progress["step"], **event.to_json()}
+
+    def shape(self) -> dict[str, Any]:
+        """The network as it is now; its parameters are those of the whole model that are not pruned."""
+        shape = self.net.shape()
+        return {
+            "depth": shape.depth,
+            "density": shape.density,
+            "frozen": list(shape.frozen),
+            "parameters": self.net.count_parameters(),
+        }
+
+    def sound(self) -> bool:
+        """Whether all weights are finite."""
+        return all(bool(weight.isfinite().all()) for weight in self.net.model.parameters())
+
+    def check_finite(self, metric: float | None) -> None:
+        """Stop a run that has diverged."""
+        if not ((metric is None or abs(metric) < float("inf")) and self.sound()):
+            rate = getattr(self.config, "learning_rate", None)
+            hint = "try a lower learning rate" if rate is None else f"try a learning rate below {rate:g}"
+            raise RuntimeError(f"the weights became non-finite after {self.progress['step']:,} steps; {hint}")
+
+    def _extra(self) -> dict[str, Any]:
+        return {"run": self.run.id, **self.about(), "progress": self.progress}
+
+
+def train_to_the_end(run: Run, make: Callable[[], Training[Any]], report: Report) -> dict[str, Any]:
+    """Train in rounds until it is over, on one thread of torch's; returns, and writes, what the run amounts to.
+
+    Ctrl-C ends the current round, saves, and raises `Interrupted` with what to say; a second one ends at once, and
+    loses that round.
+    """
+    resume = f"saved; resume with: gpf train --resume {shlex.quote(str(run.folder))}"
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)  # the networks are so small that a second thread only waits
+    try:
+        training = make()
+        with _interruptible() as asked_to_stop:
+            while not training.over:
+                report(training.round())
+                if asked_to_stop.is_set():
+                    raise Interrupted(resume)
+        now = training.progress
+        result = {
+            **training.shape(),
+            **{name: now[name] for name in ("round", "step", "seconds", "flops")},
+            **training.finish(),
+        }
+        write_json(run.folder / "result.json", result)
+        return result
+    except KeyboardInterrupt:
+        raise Interrupted(resume) from None
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextmanager
+def _fitting(run: Run) -> Iterator[None]:
+    """Say of a checkpoint from which a run cannot be resumed that it does not fit."""
+    try:
+        with undamaged(run.folder):
+            yield
+    except CheckpointError:
+        raise
+    except ValueError as error:
+        raise RunError(f"{run.checkpoint('last')} cannot be resumed from: {error}") from None
+
+
+def _like(first: dict[str, Any], read: Any) -> dict[str, Any]:
+    """The progress of a checkpoint, of the names and types that it has at the start; counts are not negative."""
+    for name, value in first.items():
+        if name not in read:
+            raise ValueError(f"its progress lacks {name}")
+        fits = value is None or type(read[name]) is type(value)
+        if not fits or (isinstance(value, int | float) and not 0 <= read[name] < float("inf")):
+            raise ValueError(f"its progress has {name} {read[name]!r}")
+    best = read["best"]
+    if best is not None and not (isinstance(best, list) and all(isinstance(one, int | float) for one in best)):
+        raise ValueError(f"its progress has best {best!r}")
+    return {name: read[name] for name in first}
+
+
+@contextmanager
+def _interruptible() -> Iterator[threading.Event]:
+    """While it lasts, the first Ctrl-C only sets the event; the second is as ever."""
+    asked = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield asked
+        return
+
+    def ask(signum: int, frame: object) -> None:
+        asked.set()
+        signal.signal(signal.SIGINT, before)
+
+    before = signal.signal(signal.SIGINT, ask)
+    try:
+        yield asked
+    finally:
+        signal.signal(signal.SIGINT, before)

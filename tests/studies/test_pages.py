@@ -1,0 +1,54 @@
+"""Every committed result page is what the code makes of the numbers beside it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gpf.reports.pages import read_numbers
+from gpf.studies import PAGES, page_of
+from gpf.studies.variants import SUMMARY, write_summary
+
+RESULTS = Path(__file__).parent.parent.parent / "docs" / "results"
+
+
+@pytest.mark.parametrize("path", sorted(RESULTS.glob("*.json")), ids=lambda path: path.stem)
+def test_a_page_is_a_function_of_its_numbers(path):
+    assert page_of(read_numbers(path), path.stem) == path.with_suffix(".md").read_text()
+
+
+def test_the_summary_of_claims_is_made_from_the_pages_numbers(tmp_path):
+    for path in RESULTS.glob("*.json"):
+        (tmp_path / path.name).write_text(path.read_text())
+    assert write_summary(tmp_path).read_text() == (RESULTS / f"{SUMMARY}.md").read_text()
+
+
+def test_every_kind_of_page_has_been_made_but_sweeps_and_ablations():
+    kinds = {read_numbers(path)["kind"] for path in RESULTS.glob("*.json")}
+    assert kinds == PAGES.keys() - {"sweep", "ablations"}
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"kind": 1}', '{"kind": "navigator"}', "[" * 100_000])
+def test_other_files_are_refused_in_one_line(tmp_path, text):
+    path = tmp_path / "page.json"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=r"^[^\n]*(numbers of a page|kind of page)[^\n]*$"):
+        page_of(read_numbers(path), "page")
+
+
+def test_missing_values_and_a_single_seed_lose_no_page():
+    numbers = json.loads((RESULTS / "shifting-worlds.json").read_text())
+    numbers["plan"]["seeds"] = 1
+    for row in numbers["rows"]:
+        row["scores"] = {name: [None if name == "forgetting" else values[0]] for name, values in row["scores"].items()}
+        row["seconds"] = row["seconds"][:1]
+    text = page_of(numbers, "page")
+    tables = "\n".join(line for line in text.splitlines() if line.startswith("|"))
+    assert "| - |" in tables
+    assert "[" not in tables  # no interval of one seed
+    numbers = json.loads((RESULTS / "cifar10.json").read_text())
+    numbers["seeds"] = numbers["seeds"][:1]
+    for scores in numbers["scores"].values():
+        scores.update({name: values[:1] for name, values in scores.items()})
+    numbers["claims"] = []
+    assert "[" not in "\n".join(line for line in page_of(numbers, "page").splitlines() if line.startswith("|"))

@@ -1,0 +1,184 @@
+"""Runs in streams of worlds: the same bits again, killed or not; what they write; what is refused."""
+
+import json
+from pathlib import Path
+from typing import get_args
+
+import numpy as np
+import pytest
+from support import final
+
+from gpf.continual.measures import transfer
+from gpf.plume.regimes import Stream
+from gpf.runs.folder import RunError, read_config, read_log, read_result
+from gpf.tasks import shifting
+from gpf.tasks.shifting import TASK, Config, MethodName
+
+pytestmark = pytest.mark.usefixtures("one_torch_thread")
+SMALL = {"episodes": 60, "visits": 3, "round_epochs": 3}
+
+
+@pytest.fixture
+def stream(tmp_path):
+    """A short stream near the source: home, another world, and home again."""
+    near = {"preset": "reference", "max_steps": 60, "start_distance_min": 0.6, "start_distance_max": 1.0}
+    names = ("home", "vane turned around", "home")
+    visits = [{"regime": name, "episodes": 500} for name in names]
+    path = tmp_path / "short.json"
+    path.write_text(json.dumps({"home": near, "visits": visits}))
+    return str(path)
+
+
+@pytest.fixture(autouse=True)
+def eager(monkeypatch):
+    """Let recall notice, and try, within the few rollouts of a test."""
+    quick = shifting.Settings(window=1, settled=2, trial=2, drop=0.9)
+    monkeypatch.setattr(shifting, "Settings", lambda **changes: type(quick)(**{**vars(quick), **changes}))
+
+
+def train(folder, config):
+    run = TASK.create(folder, config)
+    result = TASK.train(run, 1)
+    run.close()
+    return result
+
+
+def begin(run):
+    return TASK.training(run, TASK.read(run.folder), 1)
+
+
+@pytest.mark.parametrize(
+    ("method", "learner"),
+    [
+        ("gpf", "parallel"),
+        *((name, "policy-gradient") for name in get_args(MethodName) if not name.startswith("depth")),
+    ],
+)
+def test_a_run_that_is_stopped_after_every_round_ends_as_one_that_is_not(tmp_path, stream, method, learner):
+    config = Config(method=method, learner=learner, stream=stream, round_epochs=3)
+    result = train(tmp_path / "whole", config)
+    assert [visit["regime"] for visit in result["visits"]] == [v.regime for v in config.made_stream().visits]
+    run = TASK.create(tmp_path / "stopped", config)
+    rounds = 0
+    while not (training := begin(run)).over:
+        training.round()
+        rounds += 1
+    assert rounds > 2
+    assert final(tmp_path / "whole") == final(tmp_path / "stopped")
+    if method == "gpf":
+        assert {line["kind"] for line in read_log(tmp_path / "whole", "events")} >= {"trial"}
+
+
+def test_a_line_is_a_round_and_has_the_visits_that_ended_in_it(tmp_path, stream):
+    config = Config(method="depth-1", stream=stream, round_epochs=2)
+    result = train(tmp_path / "run", config)
+    lines = read_log(tmp_path / "run", "metrics")
+    assert [line["round"] for line in lines] == list(range(1, len(lines) + 1))
+    assert all(line["step"] == 2 * 100 * 40 * line["round"] for line in lines[:-1])
+    assert [visit for line in lines for visit in line["visits"]] == result["visits"]
+    ended = np.cumsum([len(line["visits"]) for line in lines])
+    assert [line["visit"] for line in lines] == ended.tolist()
+    assert 0 in [len(line["visits"]) for line in lines]
+    assert result["success"] == pytest.approx(
+        sum(sum(visit["found"]) for visit in result["visits"]) / sum(sum(visit["ended"]) for visit in result["visits"])
+    )
+    assert result["parameters"] == max(visit["parameters"] for visit in result["visits"])
+
+
+def test_a_run_in_a_drifting_world_goes_on_where_the_drift_was(tmp_path, stream):
+    plan = json.loads(Path(stream).read_text())
+    plan["visits"][1]["gradual"] = plan["visits"][2]["gradual"] = True
+    Path(stream).write_text(json.dumps(plan))
+    config = Config(method="gpf", stream=stream, round_epochs=3)
+    train(tmp_path / "whole", config)
+    run, offsets = TASK.create(tmp_path / "stopped", config), set()
+    while not (training := begin(run)).over:
+        training.round()
+        offsets |= set(training.learner.rollouts.world.rows["vane_offset"].tolist())
+    assert len(offsets) > 4  # the vane turned little by little
+    assert final(tmp_path / "whole") == final(tmp_path / "stopped")
+
+
+def test_the_oracle_has_its_network_back(tmp_path, stream):
+    training = begin(TASK.create(tmp_path / "a", Config(method="one-each", stream=stream, round_epochs=3)))
+    while training.progress["visit"] < 1:
+        training.round()
+    kept = {name: tensor.clone() for name, tensor in training._kept["home"].items()}
+    assert "head.weight/exp_avg_sq" in kept
+    assert training._parameters() == 2 * sum(tensor.numel() for name, tensor in kept.items() if "/" not in name)
+    seen = []
+    enter = training._enter
+
+    def looked(visit):
+        seen.append((visit, {name: tensor.detach().clone() for name, tensor in training._learnt().items()}))
+        enter(visit)
+
+    training._enter = looked
+    while not training.over:
+        training.round()
+    assert all(np.array_equal(seen[0][1][name], tensor) for name, tensor in kept.items())
+
+
+def test_what_is_measured_of_a_visit_by_hand(tmp_path):
+    """Lane 7 ended an episode that began in the visit before: it is its first to end, but not its first here."""
+    training = begin(TASK.create(tmp_path / "a", Config(method="depth-1", **SMALL)))
+    training.progress["visit"] = 1
+    training.progress["began"] = [0] * 100
+    rollouts = training.learner.rollouts
+    rollouts.ends[:], rollouts.successes[:] = False, False
+    for t, lane, found in ((3, 7, True), (9, 7, False), (20, 7, True), (5, 8, True)):
+        rollouts.ends[t, lane], rollouts.successes[t, lane] = True, found
+    training._note_lanes()
+    now = training.progress
+    assert (now["first"][7], now["first_whole"][7], now["last"][7]) == (True, False, True)
+    assert (now["first"][8], now["first_whole"][8], now["last"][8]) == (True, None, None)
+    assert (now["first"][9], now["last"][9]) == (None, None)
+    assert now["began"][7:10] == [1, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"method": "magic"}, "method .*gpf, depth-1.*'magic'"),
+        ({"learner": "online"}, "learner .*policy-gradient, parallel.*'online'"),
+        ({"stream": "rough"}, "stream.*'rough'"),
+        ({"stream": "none.json"}, "none.json"),
+        ({"visits": 1}, "visits .*2.*1"),
+        ({"visits": 1, "stream": "gentle"}, "visits .*2.*1"),
+        ({"episodes": 0}, "episodes .*1.*0"),
+        ({"order": -1}, "order .*0.*-1"),
+        ({"method": "ewc", "grow": False}, "grow .*gpf.*ewc"),
+        ({"round_epochs": 0}, "round_epochs .*1.*0"),
+        ({"colour": "red"}, "'colour'"),
+        ({"grow": "no"}, "grow .*true or false.*'no'"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(settings, message, tmp_path):
+    with pytest.raises(ValueError, match=message) as caught:
+        TASK.create(tmp_path / "run", TASK.of(settings))
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "run").exists()
+
+
+def test_another_run_in_the_folder_is_refused_and_left_alone(tmp_path):
+    TASK.create(tmp_path / "a", Config(**SMALL)).close()
+    TASK.check_same(tmp_path / "a", Config(**SMALL))
+    with pytest.raises(RunError, match="has other settings"):
+        TASK.check_same(tmp_path / "a", Config(seed=1, **SMALL))
+    assert (tmp_path / "a" / "config.json").exists()
+    assert read_result(tmp_path / "a") is None
+
+
+def test_a_stream_of_a_file_by_command(tmp_path, gpf):
+    visits = [{"regime": "home", "episodes": 20}, {"regime": "mine", "episodes": 20, "gradual": True}]
+    (tmp_path / "stream.json").write_text(json.dumps({"visits": visits, "regimes": {"mine": {"speed": 0.4}}}))
+    few = ("--round-epochs", "3", "--method", "gpf", "--run", "run", "--json")
+    result = json.loads(gpf("train", "shifting", "--stream", "stream.json", *few).splitlines()[-1])
+    assert [visit["regime"] for visit in result["visits"]] == ["home", "mine"]
+    assert Stream.of(read_config(tmp_path / "run")["stream"]) == Stream.of(tmp_path / "stream.json")
+    assert transfer(result["visits"], result["visits"]) == 0.0
+    report = (tmp_path / "run" / "report.html").read_text()
+    assert "shifting, gpf, seed 0" in report
+    for event in read_log(tmp_path / "run", "events"):
+        assert event["reason"] in report
+    assert "not finished" not in report
