@@ -15,7 +15,7 @@ from gpf.reports.tables import Measure, iqm
 from gpf.reports.verdicts import Claim, Verdict
 from gpf.runs.folder import Outcome, Run, read_log
 from gpf.runs.training import Round
-from gpf.tasks.task import COSTS, Outcomes, RoundTraining, Task, TwoVariants, gradient_flops
+from gpf.tasks.task import COSTS, EpochTraining, Outcomes, Task, TwoVariants, gradient_flops
 
 INPUTS, CLASSES = 3072, 10
 AT_A_TIME = 1000
@@ -43,7 +43,7 @@ class Config(TwoVariants):
         return Rules.classifier(max_depth=self.layers)
 
 
-class Training(RoundTraining[Config]):
+class Training(EpochTraining[Config]):
     """A round is an epoch; the rules look at the loss on the validation images."""
 
     def __init__(self, run: Run, config: Config, threads: int | None = None) -> None:
@@ -55,15 +55,6 @@ class Training(RoundTraining[Config]):
     def build(self) -> MLP:
         """The network as it is before it learns."""
         return make_model(self.config)
-
-    def make_optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
-        """Adam."""
-        return torch.optim.Adam(model.parameters(), lr=self.config.learning_rate, fused=True)
-
-    @property
-    def over(self) -> bool:
-        """Whether all epochs are over."""
-        return bool(self.progress["round"] >= self.config.epochs)
 
     def first_progress(self) -> dict[str, Any]:
         """The loss of the last epoch, on which the size of batches depends; at first, that of a guess."""

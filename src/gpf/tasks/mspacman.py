@@ -17,7 +17,7 @@ from gpf.reports.tables import Measure, iqm
 from gpf.reports.verdicts import Claim, Verdict
 from gpf.runs.folder import Outcome, Run, read_log
 from gpf.runs.training import Round
-from gpf.tasks.task import BOTH, COSTS, Outcomes, RoundTraining, Task, TwoVariants, gradient_flops, of_result
+from gpf.tasks.task import BOTH, COSTS, EpochTraining, Outcomes, Task, TwoVariants, gradient_flops, of_result
 
 SIDE, ACTIONS = 32, 9
 INPUTS = SIDE * SIDE * 3
@@ -79,7 +79,7 @@ LONGER_SETTINGS: dict[str, Any] = {
 all frames look alike to a fully connected network, and it always does the same."""
 
 
-class Training(RoundTraining[Config]):
+class Training(EpochTraining[Config]):
     """A round is an epoch; the rules look at the mean reward of games that are not learnt from."""
 
     def __init__(self, run: Run, config: Config, threads: int | None = None) -> None:
@@ -97,15 +97,6 @@ class Training(RoundTraining[Config]):
     def build(self) -> MLP:
         """The network as it is before it learns."""
         return make_model(self.config)
-
-    def make_optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
-        """Adam."""
-        return torch.optim.Adam(model.parameters(), lr=self.config.learning_rate, fused=True)
-
-    @property
-    def over(self) -> bool:
-        """Whether all epochs are over."""
-        return bool(self.progress["round"] >= self.config.epochs)
 
     def learn(self) -> Round:
         """Play an epoch, and learn after each step from what has been played in it."""

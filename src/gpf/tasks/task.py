@@ -235,6 +235,34 @@ class RoundTraining(Training[C]):
         return [metric if self.net.rules.mode == "max" else -metric]
 
 
+class Epochs(Config, Protocol):
+    """Settings of a task that is learned in epochs, with Adam."""
+
+    @property
+    def epochs(self) -> int:
+        """How many, each of which is a round."""
+
+    @property
+    def learning_rate(self) -> float:
+        """Of Adam."""
+
+
+E = TypeVar("E", bound=Epochs)
+
+
+class EpochTraining(RoundTraining[E]):
+    """A training whose round is a pass over the data, or a game."""
+
+    def make_optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
+        """Adam."""
+        return torch.optim.Adam(model.parameters(), lr=self.config.learning_rate, fused=True)
+
+    @property
+    def over(self) -> bool:
+        """Whether all epochs are over."""
+        return bool(self.progress["round"] >= self.config.epochs)
+
+
 def gradient_flops(weights: Sequence[int], frozen: Collection[int] = (), below: bool = False) -> float:
     """Floating-point operations of a gradient step, for one sample: of layers one after the other, by their weights.
 
