@@ -2,9 +2,9 @@
 
     python benchmarks/long_stream.py [--visits 100] [--episodes 300] [--runs runs/long_stream] [--write] [--json]
 
-Two runs of the same seed: one to the end, and one that is killed (SIGKILL) in its midst and resumed; both must end with
-the same lines and the same tensors. Memory is the process's resident set at the end of a visit. `--write` puts figure
-and table into docs/continual.md.
+Two runs of the same seed: one to the end, and one that is killed (SIGKILL) on the way and resumed; both must end with
+the same lines and the same tensors. Memory is the process's resident set at the end of the round in which a visit
+ended. `--write` puts figure and table into docs/continual.md.
 """
 
 import argparse
@@ -35,11 +35,11 @@ def live(folder: Path, config: Config) -> None:
     run = Run.open(folder) if (folder / "config.json").exists() else TASK.create(folder, config)
 
     def note_memory(metrics: dict[str, Any]) -> None:
-        if metrics["visits"]:
-            pages = int(Path("/proc/self/statm").read_text().split()[1])
-            with (folder / "memory.jsonl").open("a") as log:
-                megabytes = pages * os.sysconf("SC_PAGE_SIZE") / 2**20
-                log.write(json.dumps({"visit": metrics["visit"], "megabytes": megabytes}) + "\n")
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        megabytes = pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+        with (folder / "memory.jsonl").open("a") as log:
+            for visit in metrics["visits"]:
+                log.write(json.dumps({"visit": visit["visit"] + 1, "megabytes": megabytes}) + "\n")
 
     TASK.train(run, 1, note_memory)
 

@@ -23,7 +23,7 @@ from gpf.runs.folder import CheckpointName, Outcome, Run, RunError, read_config,
 from gpf.runs.progress import result_line
 from gpf.runs.training import Report, Training, train_to_the_end
 from gpf.spectra.recorder import Recorder, Snapshot, write_snapshot
-from gpf.tasks import REGISTRY
+from gpf.tasks.registry import REGISTRY
 
 Outcomes = Mapping[str, Sequence[Outcome]]
 """Of every variant, one of each seed."""
@@ -143,7 +143,7 @@ class Task(Generic[C]):
         """A new run folder; what is refused leaves none behind."""
         config.check()
         self.find_data(config)
-        return Run.create(folder, {**self._asked(config), "reference": self.reference, "versions": versions()})
+        return Run.create(folder, {**self._asked(config), "versions": versions()})
 
     def _asked(self, config: C) -> dict[str, Any]:
         rules = dataclasses.asdict(config.network_rules())

@@ -1,0 +1,14 @@
+"""Which tasks there are: a line for each."""
+
+REGISTRY: dict[str, str] = {
+    "plume": "gpf.tasks.plume:TASK",
+    "shifting": "gpf.tasks.shifting:TASK",
+    "world": "gpf.tasks.world:TASK",
+    "cifar10": "gpf.tasks.cifar10:TASK",
+    "mspacman": "gpf.tasks.mspacman:TASK",
+    "mspacman-longer": "gpf.tasks.mspacman:LONGER",
+    "shakespeare": "gpf.tasks.shakespeare:TASK",
+    "permuted-mnist": "gpf.tasks.drifting:PERMUTED_MNIST",
+    "regression": "gpf.tasks.drifting:REGRESSION",
+}
+"""Where each task is declared; a task of your own is named by its reference, `module:name`, wherever these are."""
