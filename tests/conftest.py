@@ -7,7 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
+settings.register_profile("gpf", deadline=None)  # machines that run tests are busy
+settings.load_profile("gpf")
 for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):  # before NumPy and torch: other tests have the other cores
     os.environ.setdefault(_name, "1")
 

@@ -1,14 +1,10 @@
 import pytest
 import torch
-from hypothesis import settings
 
 from gpf.navigation.policies import make_policy
 from gpf.plume.scenario import Scenario
 from gpf.world_model.collection import Wandering, collect
 from gpf.world_model.model import WorldModel
-
-settings.register_profile("without deadline", deadline=None)  # machines that run tests are busy
-settings.load_profile("without deadline")
 
 
 @pytest.fixture(autouse=True)
