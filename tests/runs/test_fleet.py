@@ -72,11 +72,11 @@ def test_there_is_no_archive_of_no_folder(tmp_path):
     assert packed(tmp_path / "none") is None
 
 
-@pytest.mark.parametrize("runs", [5, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("runs", [4, pytest.param(20, marks=pytest.mark.slow)])
 def test_a_study_survives_the_loss_of_a_node_and_of_its_driver(tmp_path, pausing, runs):
     from ray.cluster_utils import Cluster
 
-    settings = {"runs": runs, "run": {"rounds": 20, "pause": 0.3}}
+    settings = {"runs": runs, "run": {"rounds": 16, "pause": 0.25}}
     cluster = Cluster(
         initialize_head=True,
         head_node_args={"num_cpus": 1, "include_dashboard": False, "node_ip_address": "127.0.0.2"},
@@ -104,7 +104,7 @@ def test_a_study_survives_the_loss_of_a_node_and_of_its_driver(tmp_path, pausing
     assert not done & begun_again
     assert done | begun_again == folders.keys()
     assert {name: read_config(folders[name])["id"] for name in done} == ids
-    local = {tmp_path / "local" / name: pausing.TASK.of({"rounds": 20, "seed": int(name)}) for name in folders}
+    local = {tmp_path / "local" / name: pausing.TASK.of({"rounds": 16, "seed": int(name)}) for name in folders}
     train_all(pausing.TASK, local, Local(1))
     for name, folder in folders.items():
         mine, theirs = weights(folder), weights(tmp_path / "local" / name)
