@@ -154,7 +154,7 @@ def test_a_folder_that_a_killed_process_had_only_locked_can_be_used(tmp_path):
     assert read_config(run_in(tmp_path).folder)["a"] == 1
 
 
-@pytest.mark.parametrize("text", ["", "[]", "3", "{"])
+@pytest.mark.parametrize("text", ["", "{}", "[]", "3", "{"])
 def test_a_damaged_result_is_refused(text, tmp_path):
     run = run_in(tmp_path)
     (run.folder / "result.json").write_text(text)

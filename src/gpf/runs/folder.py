@@ -24,6 +24,8 @@ from typing import Any, Literal
 Log = Literal["metrics", "events"]
 LOGS: tuple[Log, ...] = ("metrics", "events")
 CheckpointName = Literal["best", "last"]
+COUNTS = ("step", "seconds", "flops", "depth", "density", "parameters")
+"""What is a number in every line that has it."""
 
 
 class RunError(ValueError):
@@ -141,7 +143,13 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 def read_result(folder: Path) -> dict[str, Any] | None:
     """The result of a run; None while it is not finished."""
-    return _read_object(folder, folder / "result.json") if (folder / "result.json").exists() else None
+    path = folder / "result.json"
+    if not path.exists():
+        return None
+    result = _read_object(folder, path)
+    if not result:
+        raise RunError(f"{path} is damaged (it is empty)")
+    return result
 
 
 def read_log(folder: Path, log: Log) -> list[dict[str, Any]]:
@@ -212,6 +220,10 @@ def _naming(path: Path) -> Iterator[Path]:
 def _checked(line: Any) -> dict[str, Any]:
     if not isinstance(line, dict) or type(line.get("round")) is not int:
         raise ValueError("a line without its round")
+    for name in COUNTS:
+        value = line.get(name, 0)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise ValueError(f"round {line['round']} has {name} {value!r}")
     return line
 
 

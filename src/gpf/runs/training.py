@@ -21,7 +21,7 @@ from torch.optim import Optimizer
 from gpf.network import CheckpointError, Rules, attach, load
 from gpf.network.controller import Watcher
 from gpf.network.events import Event
-from gpf.runs.folder import Run, RunError, read_log, undamaged, write_json
+from gpf.runs.folder import Run, RunError, read_log, read_result, undamaged, write_json
 
 Report = Callable[[dict[str, Any]], None]
 """Called with the metrics of each round."""
@@ -211,6 +211,7 @@ def train_to_the_end(run: Run, make: Callable[[], Training[Any]], report: Report
     loses that round.
     """
     resume = f"saved; resume with: gpf train --resume {shlex.quote(str(run.folder))}"
+    read_result(run.folder)  # a damaged one is refused, as everything else is
     before = torch.get_num_threads()
     torch.set_num_threads(1)  # the networks are so small that a second thread only waits
     try:

@@ -110,8 +110,8 @@ def chosen_agents(runs: Path, parts: Sequence[Part], scenario: str = "reference"
 
 def reproduction_study(runs: Path, seeds: range, parts: Sequence[Part], scenario: str = "reference") -> Study:
     """Its runs; writes the world of half the budget, if a part needs it."""
+    world = Scenario.of(scenario)
     if "budget" in parts:
-        world = Scenario.of(scenario)
         runs.mkdir(parents=True, exist_ok=True)
         short = dataclasses.replace(world, max_steps=world.max_steps // 2)
         replace_text(runs / HALF_BUDGET, short.to_json() + "\n")

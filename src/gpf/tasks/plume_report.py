@@ -14,17 +14,18 @@ from gpf.tasks.spectra import analyse_run, draw_run
 
 def write_report(folder: Path) -> Path:
     """Write a run's `report.html`, with the figures that are missing; returns its path."""
-    config, result = read_config(folder), read_result(folder)
-    if not (folder / "checkpoints" / "last" / "manifest.json").exists():
+    config, result, metrics = read_config(folder), read_result(folder), read_log(folder, "metrics")
+    if not metrics or not (folder / "checkpoints" / "last" / "manifest.json").exists():
         raise RunError(f"run {folder} has no finished round yet")
+    headline, cards, held_out = _headline(config["config"]), _cards(result, metrics[-1]), _checkpoints(result)
+    happened = event_table(read_log(folder, "events"), "step")
     figures = _draw(folder)
-    metrics, events = read_log(folder, "metrics"), read_log(folder, "events")
     sections = {
         "Learning": figure(
             figures["training"],
             "Success and SPL while learning, validation on other episodes, events, and the weights in use.",
         ),
-        "Events": event_table(events, "step"),
+        "Events": happened,
         "Network": figure(
             figures["network"],
             "Weights at the last checkpoint: blue positive, red negative, grey pruned. A row is a unit, a column what"
@@ -48,10 +49,7 @@ def write_report(folder: Path) -> Path:
         else "",
         "Settings": settings(config),
     }
-    text = page(
-        folder.resolve().name, _headline(config["config"]), _cards(result, metrics[-1]), sections, _checkpoints(result)
-    )
-    replace_text(folder / "report.html", text)
+    replace_text(folder / "report.html", page(folder.resolve().name, headline, cards, sections, held_out))
     return folder / "report.html"
 
 

@@ -11,7 +11,7 @@ from torch import nn
 from gpf.reports import html
 from gpf.reports.figures import curves_figure, events_figure, save_figure
 from gpf.reports.verdicts import Claim, Verdict
-from gpf.runs.folder import Outcome, RunError, read_config, replace_text, undamaged
+from gpf.runs.folder import Outcome, RunError, read_config, read_result, replace_text, undamaged
 from gpf.spectra.empirical import Bulk
 from gpf.spectra.figures import weights_figure
 from gpf.spectra.inspection import Inspection, inspect
@@ -28,6 +28,7 @@ ALIKE = 0.05
 def write_report(folder: Path) -> Path:
     """Write a run's `report.html`, as its task has it; returns its path."""
     task = task_of(folder)
+    read_result(folder)  # a damaged one is refused, also where the report does not show it
     with undamaged(folder):
         return _write(task, folder) if task.report is None else task.report(folder)
 

@@ -128,10 +128,14 @@ class Task(Generic[C]):
         written = read_config(folder)
         if written.get("task") != self.address:
             raise RunError(f"run {folder} must be one of task {self.address!r}, got one of {written.get('task')!r}")
+        if not isinstance(written.get("config"), dict):
+            raise RunError(f"{folder / 'config.json'} is damaged (config is {settings.shown(written.get('config'))})")
         try:
-            return self.make(written.get("config", {}))
+            config = self.make(written["config"])
+            settings.check(config)
         except ValueError as error:
             raise RunError(f"{folder / 'config.json'} is damaged ({error})") from None
+        return config
 
     def check_same(self, folder: Path, config: C) -> None:
         """Refuse a folder that holds the run of other settings, rules or data."""

@@ -173,6 +173,8 @@ def write_report(folder: Path) -> Path:
     config, lines = read_config(folder), read_log(folder, "metrics")
     if not lines:
         raise RunError(f"run {folder} has no finished round yet")
+    last, best = lines[-1], min(lines, key=lambda line: sum(line["validation"]))
+    done = f"{last['step']:,}", f"gradient steps in {last['seconds']:.0f} s"
     learnt, _, test = three_parts(checked_data(folder, read_run_config(folder)))
     world, place = load_world(folder), folder / "figures"
     predicted, dreams = predict(world.model, test), dream(world, test)
@@ -186,12 +188,11 @@ def write_report(folder: Path) -> Path:
         imagined += html.figure(place / "dreams.png", "Token streams, real and imagined, and how long spells last.")
     rows = [[name, *(f"{value:.4f}" for value in row)] for name, row in baseline_cross_entropies(learnt, test).items()]
     rows.append(["world model, best checkpoint", *(f"{value:.4f}" for value in predicted.cross_entropy)])
-    last, best = lines[-1], min(lines, key=lambda line: sum(line["validation"]))
     cards = [
         (f"{predicted.cross_entropy.sum():.4f}", f"nats an observation, {test.steps:,} steps held out"),
         (f"{best['depth']}", f"blocks, {len(best['frozen'])} frozen, at the best checkpoint"),
         (f"{best['density']:.1%}", f"of the weights left: {best['parameters']:,} parameters"),
-        (f"{last['step']:,}", f"gradient steps in {last['seconds']:.0f} s"),
+        done,
     ]
     sections = {
         "Learning": html.figure(place / "training.png", "Validation loss, blocks and parameters; dotted: events."),
