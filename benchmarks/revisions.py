@@ -35,8 +35,8 @@ TRAINED = {
 }
 """What is trained, by commands that both revisions know."""
 CONTINUAL = (
-    "continual --streams returning --methods gpf one-each ewc reset --seeds 1 --first-seed 7 --episodes 600"
-    " --visits 5 --jobs 1"
+    "continual --streams returning --learners policy-gradient --methods gpf reset --seeds 1 --first-seed 7"
+    " --episodes 500 --visits 4 --jobs 1"
 )
 WORLD = "--steps 600 --width 16 --heads 2 --context 16 --rules warmup 0 grow_patience 1 grow_threshold 9"
 RENAMED = {"steps": "step", "said": "decisions", "reason": "reason"}

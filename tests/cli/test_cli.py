@@ -73,7 +73,7 @@ def test_a_scenario_can_be_printed_changed_and_used(tmp_path, gpf):
         (("--policy", "dog"), "policy.*'dog'.*random, reactive, cast-and-surge"),
         (("--policy", "random", "--acting", "greedy"), "policy.*'random'"),
         (("--scenario", "moon"), "'moon'.*paper, reference"),
-        (("--scenario", "moon.json"), "'moon.json'"),
+        (("--scenario", "moon.json"), "moon.json"),
         (("--episodes", "0"), "episodes.*0.*1 to 16777216"),
         (("--seed", "-1"), "seed.*-1.*0 to 16777215"),
         (("--threads", "0"), "threads.*0"),

@@ -221,7 +221,7 @@ def test_a_checkpoint_of_another_observation_is_refused(tmp_path, start):
     shutil.rmtree(tmp_path / "memory" / "checkpoints")
     (tmp_path / "onehot" / "checkpoints").rename(tmp_path / "memory" / "checkpoints")
     for use in (load_navigator, lambda folder: begin(Run.open(folder))):
-        with pytest.raises(CheckpointError, match=r"last .*('onehot'|does not fit)") as caught:
+        with pytest.raises(CheckpointError, match=r"last.*('onehot'|does not fit)") as caught:
             use(tmp_path / "memory")
         assert "\n" not in str(caught.value)
 

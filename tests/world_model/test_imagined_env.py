@@ -159,7 +159,7 @@ def test_a_navigator_can_learn_in_imagination(world):
     [
         ({"num_envs": 0}, "num_envs: 0; accepted"),
         ({"observation": "raw"}, "observation: 'raw'; accepted: tokens, onehot, memory"),
-        ({"world": "nowhere"}, "run: no config.json in nowhere"),
+        ({"world": "nowhere"}, "nowhere has no config.json"),
         ({"max_steps": 0}, "max_steps: 0; accepted: at least 1, or None"),
     ],
 )
