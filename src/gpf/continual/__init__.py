@@ -1,1 +1,20 @@
 """Learning that never ends: methods that keep networks plastic or keep them from forgetting, beside GPF."""
+
+from gpf.continual.decisions import Continued, Decision, FalseAlarm, NewPath, Recalled, TrialBegun
+from gpf.continual.methods import ContinualBackprop, L2Init, OnlineEWC, ShrinkAndPerturb
+from gpf.continual.recall import Recall, Settings
+
+__all__ = [
+    "ContinualBackprop",
+    "Continued",
+    "Decision",
+    "FalseAlarm",
+    "L2Init",
+    "NewPath",
+    "OnlineEWC",
+    "Recall",
+    "Recalled",
+    "Settings",
+    "ShrinkAndPerturb",
+    "TrialBegun",
+]  # fmt: skip

@@ -6,7 +6,7 @@ same place.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -82,8 +82,3 @@ def check_seeds(count: int, first: int) -> None:
 def place_of(name: str) -> str:
     """A name as a folder."""
     return re.sub(r"[^\w-]+", "-", name).strip("-") or "-"
-
-
-def in_group(outcomes: Mapping[tuple[str, str], Any], group: str) -> dict[str, Any]:
-    """What belongs to one group, by name."""
-    return {name: some for (of, name), some in outcomes.items() if of == group}

@@ -34,10 +34,6 @@ ABLATIONS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-MEANS = ("flops", "dead", "effective_rank", "weight_magnitude")
-"""Measures of a visit's end, of which a run's is the mean."""
-
-
 def _visits(outcome: Outcome) -> Visits:
     visits: Visits = outcome.result["visits"]
     return visits
