@@ -19,7 +19,6 @@ from gpf.tasks.task import Outcomes, Task
 ENOUGH_SEEDS = 6
 """With fewer, no permutation test of signs can have p < 0.05."""
 FEW_SEEDS = ", which of so few seeds are plain means and ranges"
-OURS = "GPF"
 SUMMARY = "paper-tasks"
 """Name of the page that holds the paper's words against all pages' numbers."""
 
@@ -50,7 +49,7 @@ def compare_variants(
 
 def write_variants(task: Task[Any], seeds: range, outcomes: Outcomes, folder: Path, command: str) -> Path:
     """A page of numbers, of what they say, and of figures; returns where it is."""
-    ours = outcomes.get(OURS) or next(iter(outcomes.values()))
+    ours = outcomes.get(task.ours[0]) or next(iter(outcomes.values()))
     claims = task.claims(outcomes)
     if task.on_weights:
         claims.append(weights_claim(task.on_weights, [task.load(one.folder).model for one in ours]))
@@ -99,7 +98,7 @@ def _caption(file: str) -> str:
 def _against(task: Task[Any], scores: Mapping[str, Mapping[str, Values]]) -> str:
     """What is ours less each other variant, seed by seed."""
     judged = {key: measure for key, measure in task.measures.items() if measure.better}
-    ours = [variant for variant in scores if variant.startswith(OURS)]
+    ours = [variant for variant in scores if variant in task.ours]
     others = [variant for variant in scores if variant not in ours]
     if not (judged and ours and others):
         return ""

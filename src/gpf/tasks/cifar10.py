@@ -160,7 +160,7 @@ def _compact_parameters(outcome: Outcome) -> float:
 
 def _claims(of: Outcomes) -> list[Claim]:
     rises = {name: [_rise(one) for one in runs] for name, runs in of.items()}
-    ours = [name for name in of if name.startswith("GPF")]
+    ours = [name for name in TASK.ours if name in of]
     words = {
         "baseline": "the validation loss begins to diverge for the baseline model",
         **dict.fromkeys(ours, "but steadily decreases for the dynamic GPF model"),
@@ -239,6 +239,7 @@ TASK = Task(
         "GPF, lean": {"rules": LEAN},
         "GPF, units": {"rules": UNITS},
     },
+    ours=("GPF", "GPF, lean", "GPF, units"),
     measures={
         "accuracy": Measure("best test accuracy", 1, ".2%", lambda o: float(o.result["most_accurate"]["accuracy"])),
         "layers_then": Measure(

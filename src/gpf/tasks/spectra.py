@@ -28,6 +28,8 @@ class Moment:
     """A network at one moment of its run."""
 
     label: str
+    before: bool
+    """Whether an event was about to happen."""
     epoch: int
     inspection: Inspection
     weights: dict[str, torch.Tensor]
@@ -51,20 +53,21 @@ def analyse_run(folder: Path) -> list[Moment]:
     with torch.random.fork_rng():
         last = load_network(folder / "checkpoints" / "last", config)
     seen = [
-        (snapshot.label, snapshot.epoch, snapshot.model)
+        (snapshot.label, snapshot.when == "before", snapshot.epoch, snapshot.model)
         for snapshot in read_snapshots(folder / "spectra", build)
         if snapshot.number < len(last.events)  # a killed run may have left later ones, and will write them again
     ]
-    seen.append(("end", last.epoch, last.model))
+    seen.append(("end", False, last.epoch, last.model))
     return [
         Moment(
             label,
+            before,
             epoch,
             inspect(model, probe, quiet=True),
             {name: weight_matrix(module).double() for name, module in weighted_layers(model)},
             _regions(model, probe),
         )
-        for label, epoch, model in seen
+        for label, before, epoch, model in seen
     ]
 
 
@@ -72,7 +75,7 @@ def draw_run(folder: Path, moments: list[Moment]) -> list[Path]:
     """Write the figures of a run's spectra, and their numbers as JSON; returns the paths."""
     shown = moments
     if len(shown) > SHOWN:
-        shown = [moments[0], *(moment for moment in moments[1:] if ", before " not in moment.label)]
+        shown = [moments[0], *(moment for moment in moments[1:] if not moment.before)]
     if len(shown) > SHOWN:
         shown = [*shown[: SHOWN // 2], *shown[-SHOWN // 2 :]]
     parts = [m.label for m in shown], [m.inspection for m in shown], drifts(shown)

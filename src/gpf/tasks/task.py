@@ -85,7 +85,9 @@ class Task(Generic[C]):
     summary: str = ""
     """What there is to say before the tables."""
     variants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """By name, the settings that differ; those whose names begin with GPF are ours."""
+    """By name, the settings that differ."""
+    ours: tuple[str, ...] = ("GPF",)
+    """Those of them that are compared with the others; the first one's spectra are shown."""
     variant_of: Callable[[C], str] = lambda config: "run"
     """What a run is called in its report."""
     measures: Measures = field(default_factory=dict)
