@@ -51,13 +51,14 @@ def forgetting(visits: Visits, which: str = "first") -> float | None:
     return float(np.mean(lost)) if lost else None
 
 
-def recovery(visits: Visits, fresh: Visits) -> float:
+def recovery(visits: Visits, fresh: Visits) -> float | None:
     """Episodes until the latest 100 are at 90 % of what a fresh learner ends a visit with; the mean over changes.
 
-    A visit in which that never happens counts with all its episodes.
+    A visit in which that never happens counts with all its episodes; None where the fresh learner had no whole one.
     """
     levels = [(visit, share(other, "last")) for visit, other in _pairs(visits, fresh)[1:]]
-    return float(np.mean([_episodes_to(visit, RECOVERED * level) for visit, level in levels if level is not None]))
+    counts = [_episodes_to(visit, RECOVERED * level) for visit, level in levels if level is not None]
+    return float(np.mean(counts)) if counts else None
 
 
 def _episodes_to(visit: dict[str, Any], level: float) -> float:

@@ -39,12 +39,6 @@ def _visits(outcome: Outcome) -> Visits:
     return visits
 
 
-def _recovery(visits: Visits, fresh: Visits) -> float | None:
-    """None where every later visit was over before the fresh learner had a whole episode in it."""
-    known = any(measures.share(visit, "last") is not None for visit in fresh[1:])
-    return measures.recovery(visits, fresh) if known else None
-
-
 def _mean(name: str, title: str, better: int, form: str) -> Measure:
     return Measure(title, better, form, lambda o: float(np.mean([visit[name] for visit in _visits(o)])))
 
@@ -61,7 +55,7 @@ def measures_against(fresh: Mapping[Path, Outcome]) -> dict[str, Measure]:
         "forgetting_whole": Measure(
             "forgetting, first whole episode", -1, ".3f", lambda o: measures.forgetting(_visits(o), "first_whole")
         ),
-        "recovery": Measure("recovery, episodes", -1, ".0f", lambda o: _recovery(_visits(o), rival(o))),
+        "recovery": Measure("recovery, episodes", -1, ".0f", lambda o: measures.recovery(_visits(o), rival(o))),
         "transfer": Measure("forward transfer", 1, ".3f", lambda o: measures.transfer(_visits(o), rival(o))),
         "steps": Measure("steps, millions", 0, ".2f", lambda o: _visits(o)[-1]["step"] / 1e6),
         "parameters": Measure(
