@@ -40,6 +40,17 @@ def test_the_same_seed_imagines_the_same(world):
     assert not np.array_equal(walk(1), walk(2))
 
 
+def test_one_hot_observations_are_those_of_the_tokens(world):
+    tokens, onehot = (ImaginedPlumeVectorEnv(4, world, observation=kind, max_steps=9) for kind in ("tokens", "onehot"))
+    random = np.random.default_rng(0)
+    seen = [(tokens.reset(seed=3)[0].copy(), onehot.reset(seed=3)[0].copy())]
+    for _ in range(20):
+        actions = random.integers(6, size=4)
+        seen.append((tokens.step(actions)[0].copy(), onehot.step(actions)[0].copy()))
+    for codes, inputs in seen:
+        assert np.array_equal(inputs, np.hstack([np.eye(size)[codes[:, n]] for n, size in enumerate((7, 7, 8))]))
+
+
 def test_rewards_and_ends_worked_from_the_tokens(world):
     env = gymnasium.make_vec(
         "gpf/ImaginedPlume-v0", 16, vectorization_mode="vector_entry_point", world=world, max_steps=9
