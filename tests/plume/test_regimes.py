@@ -177,3 +177,13 @@ def test_what_cannot_be_is_refused_in_one_line(make, message):
     with pytest.raises(ValueError, match=f"^{message}") as caught:
         make()
     assert "\n" not in str(caught.value)
+
+
+def test_in_every_regime_an_agent_can_go_against_the_current_and_smell_something():
+    stream = preset("returning", episodes=1, count=3)
+    for name in REGIMES:
+        world = stream.scenario(name)
+        assert world.drift_speed < world.speed, name
+        assert world.emission_rate * world.filament_mass > 0, name
+        assert max(world.left_gain, world.right_gain) > 0, name
+        assert world.wind_speed > world.wind_speed_floor, name

@@ -84,6 +84,7 @@ def test_weights_of_the_rule_are_those_of_a_normal_variable():
         (lambda: moments("rely"), "activation: 'rely'; accepted: linear, relu"),
         (lambda: moments("relu", 0.0), "scale: 0.0; accepted: a number above 0"),
         (lambda: moments(lambda x: np.zeros_like(x)), "activation: .* is constant"),
+        (lambda: moments(lambda x: np.full_like(x, -5.0)), "activation: .* is constant"),
         (lambda: moments(lambda x: x.sum()), "activation: .*; accepted: finite values, one for each element"),
         (lambda: moments(lambda x: np.full_like(x, np.nan)), "activation: .*; accepted: finite values"),
     ],

@@ -248,14 +248,16 @@ def test_a_unit_that_is_on_for_just_one_sample_in_a_hundred_is_not_dormant():
 
 
 def test_regions_of_a_worked_example():
-    """Units |x| folds: relu(x), relu(-x), then relu(|x| - 0.5): from -1 to 1 there are borders at 0 and at +-0.5."""
+    """relu(x), relu(-x), then relu(|x| - 0.5), then relu(that - 0.25): borders at 0, at +-0.5 and at +-0.75."""
     layers = [
         (np.array([[1.0], [-1.0]]), np.zeros(2)),
         (np.array([[1.0, 1.0]]), np.array([-0.5])),
+        (np.array([[1.0]]), np.array([-0.25])),
     ]
-    first, second = walk(layers, np.array([-1.0]), np.array([1.0]))
+    first, second, third = walk(layers, np.array([-1.0]), np.array([1.0]))
     assert first == (2, 2, 1.0)  # both units switch, at the same place: two regions
     assert second == (2, 4, 1.0)
+    assert third == (2, 6, 1.0)
 
 
 def test_a_unit_at_its_border_is_off():

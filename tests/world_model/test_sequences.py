@@ -270,3 +270,25 @@ def test_collecting_is_reproducible_and_shares_are_kept(dataset, short_world):
         collect({"random": (make_policy("random"), 1.0)}, short_world, 1, -1)
     with pytest.raises(ValueError, match="^behaviours: shares"):
         collect({"random": (make_policy("random"), 0.0)}, short_world, 1)
+
+
+def test_episodes_of_a_dataset_have_seeds_of_its_own(short_world, monkeypatch):
+    from gpf.world_model import collection
+
+    used = []
+    real = collection._episodes
+
+    def noted(policy, scenario, seeds):
+        used.extend(seeds)
+        return real(policy, scenario, seeds)
+
+    monkeypatch.setattr(collection, "EPISODES_AT_A_TIME", 4)
+    monkeypatch.setattr(collection, "_episodes", noted)
+    for seed in (0, 1):
+        used.clear()
+        collect(
+            {"random": (make_policy("random"), 1.0), "reactive": (make_policy("reactive"), 1.0)}, short_world, 400, seed
+        )
+        first = collection.FIRST_SEED + seed * collection.SEEDS_OF_A_DATASET
+        assert used == list(range(first, first + len(used)))
+        assert len(used) > 8
