@@ -187,3 +187,8 @@ def test_in_every_regime_an_agent_can_go_against_the_current_and_smell_something
         assert world.emission_rate * world.filament_mass > 0, name
         assert max(world.left_gain, world.right_gain) > 0, name
         assert world.wind_speed > world.wind_speed_floor, name
+
+
+def test_two_worlds_are_enough_for_a_stream():
+    assert drawn(0, ("gale",), 2) == ["home", "gale"]
+    assert drawn(0, ("gale", "home"), 5) == ["home", "gale", "home", "gale", "home"]

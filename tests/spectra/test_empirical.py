@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 import torch
+from scipy.integrate import quad
 
 from gpf.spectra import (
+    Spectrum,
     analyse_weights,
     fit_bulk,
     gram_spectrum,
@@ -304,3 +306,12 @@ def test_small_and_empty_matrices_have_defined_answers():
 def test_what_has_no_spectrum_is_refused(call, message):
     with pytest.raises(ValueError, match=f"^{message}"):
         call()
+
+
+def test_the_distance_of_one_eigenvalue_is_the_mean_distance_of_the_law_from_it():
+    law = marchenko_pastur(0.5)
+    levels = (np.arange(8) + 0.5) / 8
+    one = Spectrum(np.array([1.0]), np.array([1.0]), 1, True)
+    assert wasserstein(one, law) == pytest.approx(np.abs(law.quantile(levels) - 1.0).mean())
+    exact = quad(lambda x: abs(x - 1.0) * float(law.density(np.array([x]))[0]), *law.support, limit=200)[0]
+    assert wasserstein(one, law) == pytest.approx(exact, rel=0.05)

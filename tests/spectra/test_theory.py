@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpf.spectra import (
+    Contraction,
     Law,
     LayerOperator,
     Region,
@@ -301,3 +302,11 @@ def test_pre_activations_of_any_scale(scale):
 def test_impossible_questions_are_refused(call, message):
     with pytest.raises(ValueError, match=f"^{message}"):
         call()
+
+
+@pytest.mark.parametrize(
+    ("well_defined", "factor", "holds"),
+    [(True, 0.9, True), (True, 1.0, False), (False, 0.9, False), (False, 2.0, False)],
+)
+def test_a_contraction_holds_if_neither_condition_is_refuted(well_defined, factor, holds):
+    assert Contraction(well_defined, factor, 0.5).holds == holds
