@@ -177,3 +177,13 @@ def test_what_users_need_stands_in_the_package():
     assert navigation.load is load_navigator
     with pytest.raises(AttributeError, match="^module 'gpf.navigation' has no attribute 'lod'$"):
         _ = navigation.lod
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_the_smallest_whole_numbers_are_accepted_and_smaller_ones_refused(learner):
+    whole = [name for name, kind in flat_settings(learner).items() if kind is int and name != "seed"]
+    assert {"width", "depth", "round_epochs", "validate_every", "validation_episodes"} < set(whole)
+    Config.of(learner=learner, gpf=False, seed=0, **dict.fromkeys(whole, 1))
+    for name in whole:
+        with pytest.raises(ValueError, match=f"^{name} must be at least 1"):
+            Config.of(learner=learner, gpf=False, **{name: 0})

@@ -5,10 +5,13 @@ import socket
 import pytest
 import torch
 from helpers import assert_consistent, data, train
+from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import gpf
 from gpf.network import renew
+from gpf.network.layer import Layer
+from gpf.network.wrappers import share_activation
 
 RULES = gpf.Rules(
     grow_patience=1, max_depth=3, grow_init="kaiming", prune_patience=1, saliency="obd", saliency_threshold=1e-5,
@@ -94,3 +97,15 @@ def test_a_compiled_model_is_renewed_after_a_growth():
 def test_a_bare_model_needs_no_renewal():
     model = gpf.MLP(6, 8, 3)
     assert renew(model) is model
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_all_processes_have_the_sum_of_all_activations(monkeypatch, known):
+    layer = Layer(nn.Sequential(nn.Linear(3, 4), nn.ReLU()))
+    if known:
+        layer.activation, layer.activations = torch.tensor([1.0, 2.0, 3.0, 4.0]), 5
+    others = torch.tensor([10.0, 20.0, 30.0, 40.0, 7.0], dtype=torch.float64)  # of another process
+    monkeypatch.setattr(torch.distributed, "all_reduce", lambda total: total.add_(others))
+    share_activation(layer)
+    assert layer.activation.tolist() == ([11.0, 22.0, 33.0, 44.0] if known else [10.0, 20.0, 30.0, 40.0])
+    assert layer.activations == (12 if known else 7)

@@ -13,7 +13,7 @@ import pytest
 import toy
 from support import final, saved_round
 
-from gpf.runs.folder import Run, read_config, read_log
+from gpf.runs.folder import Outcome, Run, read_config, read_log
 from gpf.studies import page_of
 
 pytestmark = pytest.mark.usefixtures("one_torch_thread")
@@ -81,3 +81,16 @@ def test_it_is_trained_and_resumed_by_command(gpf, tmp_path):
     assert (tmp_path / "runs" / "toy-1" / "report.html").exists()
     again = json.loads(gpf("train", "--resume", "runs/toy-1", "--json").splitlines()[-1])
     assert again["loss"] == shown["loss"]
+
+
+def test_the_spectra_of_a_run_are_those_after_each_growth_and_at_its_end(tmp_path, monkeypatch):
+    from gpf.tasks import report
+
+    run = toy.TASK.create(tmp_path / "run", toy.TASK.of({}))
+    toy.TASK.train(run)
+    labels = []
+    monkeypatch.setattr(report, "weights_figure", lambda names, found, drifts: labels.extend(names))
+    report.spectra_figure(toy.TASK, Outcome.read(tmp_path / "run"))
+    assert len(labels) == 3  # it grows twice
+    assert all("grown" in label for label in labels[:2])
+    assert labels[-1] == "end"
