@@ -169,3 +169,11 @@ def test_an_excerpt_needs_its_history_and_its_steps(steps, enough):
     excerpts = _excerpts(make_dataset([encode([episode])], np.zeros(steps), [0], [0], {}), 5, 0)
     assert (excerpts is not None) is enough
     assert not enough or (excerpts[0][:, 0] == BOS_CODE).all()
+
+
+def test_what_is_said_of_dreams_is_said_of_the_right_side():
+    real, imagined = np.zeros((1, 10, 3), np.int64), np.zeros((1, 10, 3), np.int64)
+    real[0, :4, 0], imagined[0, 5:7, 1] = 3, 3
+    said = Dreams(real, imagined).summary()
+    assert (said["whiff_rate"], said["imagined_whiff_rate"]) == (0.4, 0.2)
+    assert said["whiff_rate_off"] == pytest.approx(-0.5)
