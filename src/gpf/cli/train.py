@@ -95,8 +95,11 @@ def _train(task: Task[Any], config: Any, default: Any, asked: Options) -> None:
         run = Run.open(asked.resume) if asked.resume else None
         run = run or task.create(asked.run or next_folder(Path("runs"), task.name), config)
         total, count = task.length(task.read(run.folder))
-        with training_progress(run.folder, total, asked.tensorboard, count, task.describe) as report:
-            results = {run.folder: task.train(run, asked.threads, report)}
+        try:
+            with training_progress(run.folder, total, asked.tensorboard, count, task.describe) as report:
+                results = {run.folder: task.train(run, asked.threads, report)}
+        finally:
+            run.close()
     told = [
         {"run": str(folder), **result, "report": str(write_report(folder))} for folder, result in results.items()
     ]  # fmt: skip
