@@ -40,7 +40,7 @@ def copy_checkout(root: Path, folder: Path) -> Path:
 def place(mutant: Mutant | None, template: Path, checkout: Path) -> None:
     """Put the template's sources, byte code and compiled kernels into a checkout, and change them by one mutant.
 
-    A kernel that is compiled anew overwrites its cache, so all of src/ comes from the template each time.
+    A recompiled kernel overwrites its cache, so all of src/ is copied from the template each time.
     """
     shutil.rmtree(checkout / ".hypothesis", ignore_errors=True)
     shutil.rmtree(checkout / "src")
@@ -48,7 +48,7 @@ def place(mutant: Mutant | None, template: Path, checkout: Path) -> None:
     if mutant is not None:
         path = checkout / mutant.path
         path.write_bytes(mutant.apply(path.read_bytes()))
-        # Byte code is told from its source by size and second; neither need differ.
+        # Python compares byte code with its source by size and modification time; both may be the same here.
         for compiled in (path.parent / "__pycache__").glob(f"{path.stem}.*.pyc"):
             compiled.unlink()
 

@@ -63,8 +63,8 @@ class Mutant:
     """Kind of change, e.g. "comparison"."""
     line: int
     statement: tuple[int, int]
-    """First and last line of the statement, any of which coverage may name; of a compound one, of its header. For the
-    default of an argument, those of the function's body."""
+    """First and last line of the statement; coverage may report any of them. Of a compound statement, its header; of an
+    argument's default, the function's body."""
     function: str
     """Qualified name of the function or class around it; "" at the top level of the module."""
     in_function: bool

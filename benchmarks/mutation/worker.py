@@ -131,10 +131,10 @@ def _limit_resources(memory: int, file_size: int) -> None:
 
 
 def _pretend_unchanged(path: str, original: str) -> None:
-    """Give the original bytes to whoever reads the mutated source as data.
+    """Return the original bytes when the mutated source is read as data.
 
-    Cached kernels are told from stale ones by a digest of the sources. None depends on this mutant, and to compile
-    them all would take longer than the tests. Python itself imports modules by other means, and sees the mutant.
+    A digest of the sources decides whether cached kernels are stale. None depends on this mutant, and compiling them
+    all would take longer than the tests. Python imports modules by other means, and sees the mutant.
     """
     read = Path.read_bytes
     bytes_before = original.encode()

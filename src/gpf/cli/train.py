@@ -14,8 +14,8 @@ from gpf.cli.shared import Where
 from gpf.runs.executors import train_all
 from gpf.runs.folder import Run, next_folder
 from gpf.runs.progress import runs_progress, training_progress
+from gpf.runs.training import check_threads
 from gpf.tasks import REGISTRY, find_task, task_of
-from gpf.tasks.plume import check_threads
 from gpf.tasks.report import write_report
 from gpf.tasks.task import Task
 

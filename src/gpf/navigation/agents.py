@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -15,10 +15,8 @@ from gpf.navigation.flat import FlatNetwork
 from gpf.navigation.rollouts import Episodes
 from gpf.network import MLP, CheckpointError, GrowPruneFreeze, attach, load
 from gpf.plume.scenario import Scenario
-from gpf.runs.folder import RunError, read_config
+from gpf.runs.folder import CheckpointName, RunError, read_config
 from gpf.settings import choose
-
-CheckpointName = Literal["best", "last"]
 
 
 class Learner(Protocol):

@@ -1,4 +1,4 @@
-"""Pages: Markdown, the figures beside it, and the numbers that it is made from."""
+"""Result pages: Markdown, its figures, and the numbers that both are made from."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -72,14 +72,10 @@ def measure_all(outcomes: Sequence[Outcome], measures: Measures) -> dict[str, li
     return {name: [finite(measure.of(outcome)) for outcome in outcomes] for name, measure in measures.items()}
 
 
-def scores_table(titles: Mapping[str, str], scores: Mapping[str, Mapping[str, Values]], measures: Measures) -> str:
+def scores_table(scores: Mapping[str, Mapping[str, Values]], measures: Measures, header: str = "") -> str:
     """A row for each of some agents or variants, a column for each measure, which has values of all seeds."""
-    header, *columns = titles["header"], *measures.values()
-    rows = [
-        [titles.get(name, name), *(iqm(of[key], measure.form) for key, measure in measures.items())]
-        for name, of in scores.items()
-    ]
-    return markdown_table([header, *(measure.title for measure in columns)], rows)
+    rows = [[name, *(iqm(of[key], measure.form) for key, measure in measures.items())] for name, of in scores.items()]
+    return markdown_table([header, *(measure.title for measure in measures.values())], rows)
 
 
 def present(values: Values) -> list[float] | None:

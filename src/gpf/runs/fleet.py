@@ -44,8 +44,7 @@ class Fleet:
         check_reachable(address)
         self._ray = ray
         if not ray.is_initialized():
-            paths = [path for path in (os.environ.get("PYTHONPATH"),) if path]
-            environment = {"OPENBLAS_NUM_THREADS": "1", **({"PYTHONPATH": paths[0]} if paths else {})}
+            environment = {"OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": os.environ.get("PYTHONPATH", "")}
             # Ray takes 127.0.0.1 for this machine's other address; a cluster on loopback is at 127.0.0.2, or the like.
             loopback: dict[str, Any] = (
                 {"_node_ip_address": address.partition(":")[0]} if address.startswith("127.") else {}

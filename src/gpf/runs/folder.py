@@ -18,6 +18,7 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -74,7 +75,7 @@ class Run:
         read_config(folder)
         return cls(folder, patience)
 
-    @property
+    @cached_property
     def id(self) -> str:
         """What tells this run from every other one, of the same settings too."""
         return str(read_config(self.folder).get("id"))

@@ -1,4 +1,4 @@
-"""The one training loop: rounds, each of which ends in metrics, events and a checkpoint; Ctrl-C; resuming.
+"""The one training loop: rounds that end in metrics, events and a checkpoint; Ctrl-C; resuming.
 
 A task says what its network is and how a round is learned. Everything that outlives a round is in the network, in
 `progress`, or in what the task puts into its checkpoints.
@@ -145,12 +145,8 @@ class Training(ABC, Generic[C]):
 
     def round(self) -> dict[str, Any]:
         """Learn for one round, write its lines and its checkpoint, and return its metrics."""
-        now, started, step, seconds = (
-            self.progress,
-            time.perf_counter(),
-            self.progress["step"],
-            self.progress["seconds"],
-        )
+        now, started = self.progress, time.perf_counter()
+        step, seconds = now["step"], now["seconds"]
         learned = self.learn()
         self.check_finite(learned.metric)
         now["round"] += 1
@@ -233,6 +229,12 @@ def train_to_the_end(run: Run, make: Callable[[], Training[Any]], report: Report
         raise Interrupted(resume) from None
     finally:
         torch.set_num_threads(before)
+
+
+def check_threads(threads: int | None) -> None:
+    """Refuse a number of threads that there cannot be."""
+    if threads is not None and threads < 1:
+        raise ValueError(f"threads must be at least 1, got {threads}")
 
 
 @contextmanager

@@ -7,7 +7,7 @@ same place.
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,7 @@ class Study:
 
     task: Task[Any]
     seeds: range
-    cells: Sequence[Cell] = field(default_factory=list)
+    cells: Sequence[Cell]
 
     def __post_init__(self) -> None:
         check_seeds(len(self.seeds), self.seeds.start)

@@ -4,7 +4,8 @@ import dataclasses
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from gpf.reports.tables import iqm, markdown_table
 from gpf.runs.executors import Executor, Tell
 from gpf.runs.folder import Outcome
 from gpf.settings import check, choose, number, read, shown
-from gpf.studies.engine import Cell, Study, check_seeds, place_of
+from gpf.studies.engine import Cell, Study, place_of
 from gpf.tasks.held_out import evaluate_held_out
 from gpf.tasks.plume import TASK
 
@@ -53,19 +54,21 @@ class Comparison:
     title: str = "A comparison"
     about: str = ""
     """What there is to say before the table."""
-    made: tuple[Agent, ...] = field(init=False, default=())
 
     def __post_init__(self) -> None:
         check(self)
-        check_seeds(self.seeds, self.first_seed)
         if not self.agents:
             raise ValueError("agents must be at least one table [agents.NAME]")
         if not self.scenarios:
             raise ValueError("scenarios must name at least one")
         for scenario in self.scenarios:
             Scenario.of(scenario)
-        object.__setattr__(self, "made", tuple(_agent(name, settings) for name, settings in self.agents.items()))
         self.study()
+
+    @cached_property
+    def made(self) -> tuple[Agent, ...]:
+        """The agents."""
+        return tuple(_agent(name, settings) for name, settings in self.agents.items())
 
     @property
     def all_seeds(self) -> range:

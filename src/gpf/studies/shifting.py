@@ -152,7 +152,7 @@ def compare_methods(
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
     """The rows of one stream and learner as Markdown."""
-    return scores_table({"header": "method", **TITLES}, {row["method"]: row["scores"] for row in rows}, MEASURES)
+    return scores_table({TITLES[row["method"]]: row["scores"] for row in rows}, MEASURES, "method")
 
 
 def verdicts(rows: Sequence[dict[str, Any]], ours: str = "gpf") -> str:

@@ -81,7 +81,7 @@ def page(numbers: Numbers, name: str) -> str:
             f"# {task.title}",
             f"{task.summary} Seeds {seeds[0]} to {seeds[-1]}; interquartile means with 95 % bootstrap intervals"
             f"{FEW_SEEDS if len(seeds) < 4 else ''}.".strip(),
-            scores_table({"header": ""}, scores, task.measures),
+            scores_table(scores, task.measures),
             _against(task, scores),
             claims_table({name: claims}) if claims else "",
             *(f"![{_caption(file)}]({file})" for file in numbers["figures"]),

@@ -29,7 +29,7 @@ from gpf.plume.scenario import Scenario
 from gpf.reports.figures import save_figure
 from gpf.runs.folder import Run, next_folder, read_config
 from gpf.runs.progress import training_progress
-from gpf.runs.training import Round, Training
+from gpf.runs.training import Round, Training, check_threads
 from gpf.spectra.plasticity import plasticity
 from gpf.spectra.recorder import Recorder, write_snapshot
 from gpf.tasks.held_out import EPISODES, PATHS, evaluate_held_out
@@ -193,12 +193,6 @@ class PlumeTraining(Training[Config]):
             "acting": learner.acting,
             "checkpoints": results,
         }
-
-
-def check_threads(threads: int | None) -> None:
-    """Refuse a number of threads that there cannot be."""
-    if threads is not None and threads < 1:
-        raise ValueError(f"threads must be at least 1, got {threads}")
 
 
 def _about(config: Config) -> dict[str, Any]:

@@ -4,12 +4,13 @@ Everything else (runs that resume, many of them at once, comparisons over seeds,
 """
 
 import dataclasses
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import torch
 from torch import nn
@@ -141,8 +142,8 @@ class Task(Generic[C]):
 
     def check_same(self, folder: Path, config: C) -> None:
         """Refuse a folder that holds the run of other settings, rules or data."""
-        written = read_config(folder)
-        if {name: written.get(name) for name in self._asked(config)} != _through_json(self._asked(config)):
+        written, asked = read_config(folder), json.loads(json.dumps(self._asked(config)))
+        if {name: written.get(name) for name in asked} != asked:
             raise RunError(f"run {folder} has other settings; use another folder, or delete that one")
 
     def create(self, folder: Path, config: C) -> Run:
@@ -164,20 +165,9 @@ class Task(Generic[C]):
         """The network of a run; no random number is used up."""
         if self.network is None:
             raise ValueError(f"task {self.name!r} does not say how its network is built")
-        return load_network(folder, partial(self.network, self.read(folder)), checkpoint)
-
-
-def load_network(folder: Path, build: Callable[[], nn.Module], checkpoint: CheckpointName = "last") -> GrowPruneFreeze:
-    """The network of a run; no random number is used up."""
-    with torch.random.fork_rng():
-        return load(folder / "checkpoints" / checkpoint, build=build, restore_random=False)
-
-
-def _through_json(value: Any) -> Any:
-    """Plain data as it is when it has been written and read."""
-    if isinstance(value, dict):
-        return {str(key): _through_json(one) for key, one in value.items()}
-    return [_through_json(one) for one in value] if isinstance(value, list | tuple) else value
+        build = partial(self.network, self.read(folder))
+        with torch.random.fork_rng():
+            return load(folder / "checkpoints" / checkpoint, build=build, restore_random=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -225,8 +215,6 @@ class TwoVariants(TaskConfig):
 
 class RoundTraining(Training[C]):
     """A training whose round is one epoch of the rules; its network is kept after each growth, for its spectra."""
-
-    stack: ClassVar[str] = "layers"
 
     def watchers(self) -> Sequence[Watcher]:
         """One that keeps the network after each growth; all else would take too much room."""
