@@ -45,6 +45,8 @@ class Config:
     """Units of a hidden layer."""
     without: tuple[str, ...] = ()
     """Groups of memory features to do without, to see what they are worth."""
+    evaluate: int = settings.number(2000, 0, BLOCK)
+    """Held-out episodes on which the trained navigator is evaluated; 0 for no evaluation."""
 
     @classmethod
     def of(cls, values: Mapping[str, Any] = MappingProxyType({}), /, **more: Any) -> "Config":
@@ -72,6 +74,11 @@ class Config:
     def epochs(self) -> int:
         """Epochs of the whole training: rollouts, or episodes online."""
         return self.learner.epochs
+
+    @property
+    def learning_rate(self) -> float:
+        """Of the learner."""
+        return self.learner.learning_rate
 
     def check(self) -> None:
         """Refuse settings that are out of range, or that contradict each other."""

@@ -27,7 +27,6 @@ from gpf.runs.executors import Executor, Tell
 from gpf.runs.folder import Outcome
 from gpf.settings import check, choose, number, read, shown
 from gpf.studies.engine import Cell, Study, place_of
-from gpf.tasks.held_out import evaluate_held_out
 from gpf.tasks.plume import TASK
 
 
@@ -135,10 +134,10 @@ def _agent(name: str, settings: dict[str, Any]) -> Agent:
             if len(settings) > 1:
                 raise ValueError(f"policy must stand alone, got {shown(sorted(settings))}")
             return Agent(name, policy=choose("policy", settings["policy"], POLICIES))
-        for field_name in ("seed", "scenario"):
+        for field_name in ("seed", "scenario", "evaluate"):
             if field_name in settings:
                 raise ValueError(f"{field_name} is a setting of the comparison, not of an agent")
-        return Agent(name, Config.of(settings))
+        return Agent(name, Config.of(settings, evaluate=0))  # the comparison evaluates
     except ValueError as error:
         raise ValueError(f"agent {name!r}: {error}") from None
 
@@ -175,7 +174,7 @@ def _row(comparison: Comparison, scenario: str, agent: Agent, outcomes: Sequence
     """What an agent did in a world: its scores seed by seed, and what they amount to."""
     episodes = comparison.episodes
     if agent.policy is None:
-        evaluations = [evaluate_held_out(load_navigator(one.folder), episodes) for one in outcomes]
+        evaluations = [load_navigator(one.folder).evaluate(episodes) for one in outcomes]
     else:
         world, policy = Scenario.of(scenario), agent.policy
         evaluations = [

@@ -14,7 +14,7 @@ from gpf.reports.statistics import paired_difference
 from gpf.reports.tables import Measure, difference, iqm
 from gpf.reports.verdicts import Claim, Verdict
 from gpf.runs.folder import Outcome, Run, read_log
-from gpf.runs.training import Round
+from gpf.runs.training import Phase, Round
 from gpf.tasks.task import COSTS, EpochTraining, Outcomes, Task, TwoVariants, gradient_flops
 
 INPUTS, CLASSES = 3072, 10
@@ -86,7 +86,7 @@ class Training(EpochTraining[Config]):
         """By what images are normalised."""
         return {"scale": self._normalise.scale, "shift": self._normalise.shift}
 
-    def finish(self) -> dict[str, Any]:
+    def finish(self, phase: Phase) -> dict[str, Any]:
         """At the epoch that validation chose, and at the last one."""
         lines = read_log(self.run.folder, "metrics")
         best, last = min(lines, key=lambda line: line["validation"]["loss"]), lines[-1]
@@ -222,6 +222,7 @@ TASK = Task(
     make=Config.of,
     training=Training,
     length=lambda config: (config.epochs, "round"),
+    lasts=lambda config: "epochs",
     find_data=lambda config: three_parts(config.images),
     variant_of=lambda config: config.variant,
     network=make_model,

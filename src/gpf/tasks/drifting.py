@@ -22,7 +22,7 @@ from gpf.data import mnist
 from gpf.network import MLP, Rules
 from gpf.reports.tables import Measure
 from gpf.runs.folder import Outcome, Run, read_log
-from gpf.runs.training import Round
+from gpf.runs.training import Phase, Round
 from gpf.spectra.plasticity import plasticity
 from gpf.tasks.task import RoundTraining, Task, TaskConfig, of_result
 
@@ -211,7 +211,7 @@ class Training(RoundTraining[Config]):
         }
         return Round(measured, self.scored(score), score)
 
-    def finish(self) -> dict[str, Any]:
+    def finish(self, phase: Phase) -> dict[str, Any]:
         """How samples counted on average, over all tasks, over the first ten and over the last."""
         scores = [line["score"] for line in read_log(self.run.folder, "metrics")]
         some = min(10, len(scores))
@@ -288,6 +288,7 @@ def _task(name: ProblemName, attribute: str, title: str, summary: str, what: str
         make=Config.of,
         training=Training,
         length=lambda config: (config.tasks, "round"),
+        lasts=lambda config: "tasks",
         find_data=lambda config: mnist() if config.problem == "permuted-mnist" else None,
         preset={"problem": name},
         variants=METHODS,

@@ -16,7 +16,7 @@ from gpf.reports.statistics import paired_difference
 from gpf.reports.tables import Measure, iqm
 from gpf.reports.verdicts import Claim, Verdict
 from gpf.runs.folder import Outcome, Run, read_log
-from gpf.runs.training import Round
+from gpf.runs.training import Phase, Round
 from gpf.tasks.task import BOTH, COSTS, EpochTraining, Outcomes, Task, TwoVariants, gradient_flops, of_result
 
 SIDE, ACTIONS = 32, 9
@@ -134,10 +134,11 @@ class Training(EpochTraining[Config]):
         metric = float(np.mean(scores))
         return Round(measured, self.scored(metric), metric)
 
-    def finish(self) -> dict[str, Any]:
+    def finish(self, phase: Phase) -> dict[str, Any]:
         """Points of games that nothing was decided on, of the last checkpoint."""
         config, model = self.config, self.net.model
         seed, games = _seed(config.seed, 0, TEST), Games(config.games, config.steps)
+        phase("test games", 0)
         scores = games.play(model, seed, 4 * config.games)
         return {
             "test": scores,
@@ -317,6 +318,7 @@ def _task(
         make=Config.of,
         training=Training,
         length=lambda config: (config.epochs, "round"),
+        lasts=lambda config: "epochs",
         find_data=lambda config: Games(1, 1),
         preset=preset,
         variants=BOTH,

@@ -16,7 +16,7 @@ from gpf.reports.statistics import paired_difference
 from gpf.reports.tables import Measure, difference, iqm
 from gpf.reports.verdicts import Claim, Verdict
 from gpf.runs.folder import Outcome, Run, read_log
-from gpf.runs.training import Round
+from gpf.runs.training import Phase, Round
 from gpf.tasks.task import BOTH, COSTS, Outcomes, RoundTraining, Task, TwoVariants, gradient_flops, of_result
 from gpf.world_model.model import Block, Cache
 
@@ -240,8 +240,9 @@ class Training(RoundTraining[Config]):
         measured = {"loss": torch.stack(losses).tolist(), "validation": validation}
         return Round(measured, self.scored(validation), validation)
 
-    def finish(self) -> dict[str, Any]:
+    def finish(self, phase: Phase) -> dict[str, Any]:
         """The loss on the part of the text that nothing was decided on, of the last checkpoint."""
+        phase("test", 0)
         model: Any = self.net.model
         context, test = self.config.context, self._text.test[: self.config.test_tokens]
         loss = mean_loss(model, windows(test, torch.arange(0, len(test) - context, context), context))
@@ -368,6 +369,7 @@ TASK = Task(
     make=Config.of,
     training=Training,
     length=lambda config: (config.steps, "step"),
+    lasts=lambda config: "steps",
     find_data=lambda config: three_parts(),
     variant_of=lambda config: config.variant,
     network=make_model,

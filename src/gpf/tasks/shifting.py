@@ -26,7 +26,7 @@ from gpf.network import MLP, Rules
 from gpf.plume.regimes import Stream, preset, roomiest
 from gpf.plume.scenario import ACTIONS, Scenario
 from gpf.runs.folder import Run, read_config, read_log
-from gpf.runs.training import Round, Training
+from gpf.runs.training import Phase, Round, Training
 from gpf.settings import number
 from gpf.spectra.plasticity import plasticity
 from gpf.tasks.drifting import with_prefix
@@ -356,7 +356,7 @@ class StreamTraining(Training[Config]):
             extra |= {f"kept/{n}/{name}": tensor for name, tensor in weights.items()}
         return extra
 
-    def finish(self) -> dict[str, Any]:
+    def finish(self, phase: Phase) -> dict[str, Any]:
         """Success over all episodes, the most parameters there were, and every visit."""
         visits = [visit for line in read_log(self.run.folder, "metrics") for visit in line["visits"]]
         return {
