@@ -172,7 +172,7 @@ class Games:
         try:
             from ale_py.vector_env import AtariVectorEnv
         except ImportError:
-            raise ValueError("ale-py: it is not installed; accepted: after pip install 'gpf-networks[atari]'") from None
+            raise ValueError("Ms Pac-Man needs the extra atari: pip install 'gpf-networks[atari]'") from None
         self.lanes = lanes
         self._env = AtariVectorEnv(
             "ms_pacman", lanes, num_threads=1, max_num_frames_per_episode=steps * FRAMES_IN_A_STEP,

@@ -143,8 +143,9 @@ class Task(Generic[C]):
         """Settings from plain data, with what this task changes."""
         return self.make({**self.preset, **values})
 
-    def read(self, folder: Path) -> C:
+    def read(self, folder: str | Path) -> C:
         """The settings of a run."""
+        folder = Path(folder)
         written = read_config(folder)
         if written.get("task") != self.address:
             raise RunError(f"run {folder} must be one of task {self.address!r}, got one of {written.get('task')!r}")
@@ -163,7 +164,7 @@ class Task(Generic[C]):
         if {name: written.get(name) for name in asked} != asked:
             raise RunError(f"run {folder} has other settings; use another folder, or delete that one")
 
-    def create(self, folder: Path, config: C, first: Path | None = None) -> Run:
+    def create(self, folder: str | Path, config: C, first: str | Path | None = None) -> Run:
         """A new run folder; what is refused leaves none behind.
 
         Args:
@@ -175,12 +176,12 @@ class Task(Generic[C]):
         self.find_data(config)
         asked = {**self._asked(config), "versions": versions()}
         if first is None:
-            return Run.create(folder, asked)
+            return Run.create(Path(folder), asked)
         self.read(first)
-        source = first / "checkpoints" / "last"
+        source = Path(first) / "checkpoints" / "last"
         if not (source / "manifest.json").exists():
             raise RunError(f"run {first} has no checkpoint yet, from which to fine-tune")
-        run = Run.create(folder, {**asked, "from": str(first)})
+        run = Run.create(Path(folder), {**asked, "from": str(first)})
         shutil.copytree(source, run.checkpoint("first"))
         return run
 
@@ -216,13 +217,13 @@ class Task(Generic[C]):
         config = self.read(run.folder)
         return train_to_the_end(run, lambda: self.training(run, config, threads), report, phase)
 
-    def load(self, folder: Path, checkpoint: CheckpointName = "last") -> GrowPruneFreeze:
+    def load(self, folder: str | Path, checkpoint: CheckpointName = "last") -> GrowPruneFreeze:
         """The network of a run; no random number is used up."""
         if self.network is None:
             raise ValueError(f"task {self.name!r} does not say how its network is built")
         build = partial(self.network, self.read(folder))
         with torch.random.fork_rng():
-            return load(folder / "checkpoints" / checkpoint, build=build, restore_random=False)
+            return load(Path(folder, "checkpoints", checkpoint), build=build, restore_random=False)
 
 
 def train_shown(

@@ -194,8 +194,9 @@ def make_dataset(
     )  # fmt: skip
 
 
-def write_dataset(dataset: Dataset, folder: Path) -> None:
+def write_dataset(dataset: Dataset, folder: str | Path) -> None:
     """Write a dataset to a new folder, which appears only when it is whole."""
+    folder = Path(folder)
     if folder.exists():
         raise ValueError(f"data: {folder} exists; accepted: a new folder")
     unfinished = folder.with_name(f".{folder.name}.new")
@@ -212,8 +213,9 @@ def write_dataset(dataset: Dataset, folder: Path) -> None:
         shutil.rmtree(unfinished, ignore_errors=True)
 
 
-def read_dataset(folder: Path) -> Dataset:
+def read_dataset(folder: str | Path) -> Dataset:
     """A dataset that `write_dataset` wrote, mapped into memory."""
+    folder = Path(folder)
     try:
         about = json.loads((folder / "about.json").read_text())
         arrays = {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in _ARRAYS}
@@ -328,7 +330,7 @@ def _minari() -> Any:
     try:
         import minari
     except ImportError:
-        raise ValueError("minari: it is not installed; accepted: after pip install 'gpf-networks[data]'") from None
+        raise ValueError("Minari datasets need the extra data: pip install 'gpf-networks[data]'") from None
     return minari
 
 
