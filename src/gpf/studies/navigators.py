@@ -23,6 +23,7 @@ from gpf.reports.figures import draw_band
 from gpf.reports.pages import Numbers, join, write_page
 from gpf.reports.statistics import Paired, interquartile_mean, paired_difference, probability_of_improvement
 from gpf.reports.tables import iqm, markdown_table
+from gpf.reports.verdicts import caution
 from gpf.runs.executors import Executor, Tell
 from gpf.runs.folder import Outcome
 from gpf.settings import check, choose, number, read, shown
@@ -214,6 +215,7 @@ def page(numbers: Numbers, name: str) -> str:
             " its interval and the p of a permutation test, bold where the interval does not hold zero and p < 0.05."
             " Parameters are all weights and biases of the network that are not zero. Scores of every seed:"
             f" [{name}.json]({name}.json).",
+            caution(len(seeds)),
             table(rows),
             f"![{numbers['title']}]({name}.png)",
             f"Training took, in seconds of one core, median over seeds: {times(rows)}.",
