@@ -150,7 +150,7 @@ def test_a_circle_larger_than_the_domain_is_not_drawn(monkeypatch, radius, circl
 
 
 def test_other_endings_are_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"accepted: a path that ends in .gif or .mp4$"):
+    with pytest.raises(ValueError, match=r"^animation must be a path that ends in .gif or .mp4, got "):
         save_animation(frames(1), tmp_path / "episode.avi")
 
 
