@@ -272,3 +272,27 @@ def test_placing_needs_no_other_compilation():
     env.reset(options={"position": np.asfortranarray(np.ones((2, 2), np.float32)), "heading": 1})
     PlumeEnv().reset(options=PLACED)
     assert len(_begin_lanes.signatures) == compiled
+
+
+def test_placing_allocates_nothing_in_the_kernel():
+    """Handing the arrays over allocates a little; placing lanes adds nothing to that."""
+    from numba.core.runtime import _nrt_python, rtsys
+
+    from gpf.plume.world import World, _begin_lanes
+
+    world = World(4, threads=1)
+    world.seed(range(4))
+    starts = np.full((4, 5), 2.0)
+
+    def allocations(lanes):
+        before = rtsys.get_allocation_stats()
+        _begin_lanes(lanes, starts, *world._memory(0))
+        after = rtsys.get_allocation_stats()
+        return after.alloc - before.alloc, after.mi_alloc - before.mi_alloc
+
+    _nrt_python.memsys_enable_stats()
+    try:
+        assert allocations(np.arange(4)) == allocations(np.arange(0))
+    finally:
+        _nrt_python.memsys_disable_stats()
+    assert (world.lanes["x"] == 2.0).all()

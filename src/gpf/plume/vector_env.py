@@ -28,7 +28,8 @@ class PlumeVectorEnv(VectorEnv[NDArray[Any], NDArray[np.int64], NDArray[Any]]):
     """`PlumeEnv` many times over; see there for observations, actions, rewards and ends.
 
     Lane i of an environment that is reset with seed s is, bit for bit, the single environment reset with seed s + i,
-    through all episodes that follow, whatever the number of lanes or threads.
+    through all episodes that follow, whatever the number of lanes or threads. `reset` takes the same options, for all
+    lanes or for each.
 
     **The arrays that `reset` and `step` return are reused by the next call.** Copy what you keep.
 
