@@ -221,7 +221,7 @@ def test_an_interrupted_training_is_saved_and_resumed(short, gpf):
         (("--resume", "taken", "--seeds", "3"), "--resume cannot be combined"),
         (("--run", "taken"), "taken exists.*--resume taken"),
         (("--run", "file/below"), "file/below cannot be written to .*--run"),
-        (("--threads", "1000"), "threads must be 1 to .*1000"),
+        (("--threads", "1000"), "threads must be from 1 to .*1000"),
         (("--extend", "100"), "--extend needs --resume"),
         (("--from", "nowhere"), "nowhere has no config.json"),
         (("--scenario", "moon"), "'moon'"),

@@ -114,10 +114,10 @@ class Stream:
         }
 
     @classmethod
-    def of(cls, source: "dict[str, Any] | Path") -> "Stream":
+    def of(cls, source: "dict[str, Any] | str | Path") -> "Stream":
         """A stream from plain data, or from a JSON file: `visits`, and optionally `regimes` and `home`."""
-        if isinstance(source, Path):
-            source = read_json(source, "stream")
+        if isinstance(source, str | Path):
+            source = read_json(Path(source), "stream")
         if not isinstance(source, dict) or source.keys() - {"home", "regimes", "visits"} or "visits" not in source:
             raise ValueError(f"stream must be an object of visits, and of home and regimes, got {shown(source)}")
         visits, regimes = source["visits"], source.get("regimes", {})

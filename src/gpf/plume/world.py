@@ -165,9 +165,10 @@ class World:
         threads: int | None = None,
     ) -> None:
         count = whole_number("num_envs", count, 1)
-        if threads is not None and (not isinstance(threads, int | np.integer) or threads < 1):
+        most = max(64, 4 * cores())  # more would only wait for each other
+        if threads is not None and not (isinstance(threads, int | np.integer) and 1 <= threads <= most):
             raise ValueError(
-                f"threads must be a whole number of at least 1, or None for all cores, got {shown(threads)}"
+                f"threads must be a whole number from 1 to {most}, or None for all cores, got {shown(threads)}"
             )
         several = isinstance(scenario, list | tuple)
         scenarios = [Scenario.of(s) for s in scenario] if several else [Scenario.of(scenario)]  # type: ignore[union-attr, arg-type]

@@ -276,9 +276,9 @@ def _failures_on_record(run: Run) -> Iterator[None]:
 
 def check_threads(threads: int | None) -> None:
     """Refuse a number of threads that there cannot be, or that could only slow the machine down."""
-    most = 4 * (os.cpu_count() or 1)
+    most = max(64, 4 * (os.cpu_count() or 1))
     if threads is not None and not 1 <= threads <= most:
-        raise ValueError(f"threads must be 1 to {most}, four for each core, got {threads}")
+        raise ValueError(f"threads must be from 1 to {most}, got {threads}")
 
 
 @contextmanager
