@@ -325,12 +325,14 @@ def help_text(command: Any, options: list[Option], name: str) -> str:
     width = min(shutil.get_terminal_size().columns, WIDEST)
     positional = [option for option in options if option.positional]
     usage = " ".join(["usage:", name, *map(_placeholder, positional), "[OPTIONS]"])
-    about = [textwrap.fill(" ".join(part.split()), width) for part in inspect.cleandoc(command.__doc__).split("\n\n")]
+    parts = inspect.cleandoc(command.__doc__ or "").split("\n\n")
+    about = [textwrap.fill(" ".join(part.split()), width, break_on_hyphens=False) for part in parts]
     sections = [usage, *about]
     if positional:
         sections.append(_section("arguments", positional, width))
-    groups = dict.fromkeys(option.group for option in options if not option.positional)
-    for group in sorted(groups, key=bool):  # those of the command itself come first
+    by_depth = sorted((option for option in options if not option.positional), key=lambda option: len(option.path))
+    groups = dict.fromkeys(option.group for option in by_depth)
+    for group in groups:  # those of the command itself come first
         some = [option for option in options if option.group == group and not option.positional]
         sections.append(_section(group or "options", some, width, with_help=not group))
     if "" not in groups:

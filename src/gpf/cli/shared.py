@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 PIPE = 120
 """Columns of what is printed where there is no terminal, unless COLUMNS says otherwise."""
 WIDEST_CELL = 36
-"""Columns of a cell, at most; longer ones are wrapped."""
+"""Characters of a cell in a line, at most; longer ones are wrapped."""
+BETWEEN = 3
+"""Spaces between two columns of a table."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,7 @@ def show_markdown(text: str) -> None:
             header, _, *rows = [[_plain(cell) for cell in line.strip().strip("|").split("|")] for line in lines]
             for table in _tables(header, rows, out.width):
                 out.print(table)
+                out.print()
         elif lines[0].startswith("#"):
             out.print(Text(_plain(lines[0].lstrip("# ")), "bold"))
             out.print()
@@ -117,28 +120,31 @@ def _tables(header: Sequence[str], rows: Sequence[Sequence[str]], width: int) ->
     from rich.table import Table
     from rich.text import Text
 
-    cells = [[title, *column] for title, *column in zip(header, *rows, strict=True)]
-    wide = [_width(title, column) for title, *column in cells]
-    shown = 1
-    while shown < len(cells) or shown == 1:
-        some, used = [0], wide[0] + 5
-        while shown < len(cells) and (len(some) == 1 or used + wide[shown] + 3 <= width):
-            used += wide[shown] + 3
-            some.append(shown)
-            shown += 1
-        table = Table(box=box.SIMPLE, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0))
-        for n in some:
-            numbers = n > 0 and all(re.match(r"[-+]?[\d.]|-?$", cell) for cell in cells[n][1:])
-            table.add_column(
-                Text(cells[n][0]),
-                justify="right" if numbers else "left",
-                overflow="fold",
-                min_width=min(wide[n], width),
-            )
+    for columns in _parts(header, rows, width):
+        table = Table(box=box.SIMPLE, show_edge=False, pad_edge=False, padding=(0, BETWEEN - 1, 0, 0))
+        for n, wide in columns.items():
+            numbers = n > 0 and all(re.match(r"[-+]?[\d.]|-?$", row[n]) for row in rows)
+            justify: Literal["right", "left"] = "right" if numbers else "left"
+            table.add_column(Text(header[n]), justify=justify, overflow="fold", width=wide)
         for row in rows:
-            table.add_row(*(Text(row[n]) for n in some))
+            table.add_row(*(Text(row[n]) for n in columns))
         yield table
-        if shown >= len(cells):
+
+
+def _parts(header: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Iterator[dict[int, int]]:
+    """Which columns are shown side by side, and how wide each is."""
+    wide = [_width(title, column) for title, *column in zip(header, *rows, strict=True)]
+    rest = list(range(1, len(header)))
+    while True:
+        part = {0: wide[0]}
+        while rest and (len(part) == 1 or sum(part.values()) + wide[rest[0]] + BETWEEN * len(part) <= width):
+            part[rest[0]] = wide[rest.pop(0)]
+        spare = width - sum(part.values()) - BETWEEN * (len(part) - 1)
+        for n in part:  # room that is left keeps titles on one line
+            more = max(0, min(spare, len(header[n]) - part[n]))
+            part[n], spare = part[n] + more, spare - more
+        yield part
+        if not rest:
             return
 
 
