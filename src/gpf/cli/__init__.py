@@ -6,6 +6,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from gpf.cli.threads import use_one_thread
+
 COMMANDS: dict[str, tuple[str, str]] = {
     "train": ("gpf.cli.train:train", "train a navigator, or a network on another task"),
     "list": ("gpf.cli.runs:List", "list runs: task, seed, steps, score, finished or not"),
@@ -30,7 +32,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
 def main() -> None:
     """Run the command that the arguments name; a user's mistake ends in one line and exit code 2."""
     try:
-        _use_one_thread()
+        use_one_thread()
         run(sys.argv[1:])
         sys.stdout.flush()
     except BrokenPipeError:  # whoever read our output has had enough
@@ -42,15 +44,6 @@ def main() -> None:
     except KeyboardInterrupt as interruption:
         print(f"gpf: interrupted{f'; {interruption}' if str(interruption) else ''}", file=sys.stderr)
         sys.exit(130)
-
-
-def _use_one_thread() -> None:
-    """Our networks are so small that a second thread of torch or BLAS only waits; worlds have threads of their own.
-
-    Must come before torch is imported, which reads these variables once. Processes that we start inherit them.
-    """
-    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-        os.environ.setdefault(name, "1")
 
 
 def _line(error: BaseException) -> str:

@@ -138,7 +138,8 @@ def _parts(header: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> 
     while True:
         part = {0: wide[0]}
         while rest and (len(part) == 1 or sum(part.values()) + wide[rest[0]] + BETWEEN * len(part) <= width):
-            part[rest[0]] = wide[rest.pop(0)]
+            n = rest.pop(0)
+            part[n] = wide[n]
         spare = width - sum(part.values()) - BETWEEN * (len(part) - 1)
         for n in part:  # room that is left keeps titles on one line
             more = max(0, min(spare, len(header[n]) - part[n]))

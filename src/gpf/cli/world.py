@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -281,7 +282,7 @@ def world(arguments: Sequence[str]) -> None:
         raise UsageError(f"gpf world: COMMAND is missing; accepted: {', '.join(COMMANDS)}")
     if arguments[0] in ("-h", "--help"):
         print(_usage())
-        return
+        sys.exit(0)
     name = arguments[0]
     if name not in COMMANDS:
         raise UsageError(f"gpf world: {unknown('command', name, COMMANDS)}")

@@ -201,7 +201,7 @@ class Scenario:
     def preset(cls, name: str) -> "Scenario":
         """The scenario of that name: `paper` (the text, made consistent) or `reference` (the authors' code)."""
         if not isinstance(name, str) or name not in PRESETS:
-            raise ValueError(f"{_unknown('scenario', name, list(PRESETS))}, or a path to a .json file")
+            raise ValueError(_unknown("scenario", name, list(PRESETS)))
         return cls(**PRESETS[name])
 
     @classmethod
