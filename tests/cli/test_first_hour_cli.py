@@ -339,6 +339,17 @@ def test_a_read_only_folder_is_refused(tmp_path, monkeypatch):
         check_folder(tmp_path, "--page")
 
 
+def test_a_file_without_permission_says_what_to_do(tmp_path, mistake, monkeypatch):
+    def refuse(folder):
+        raise PermissionError(13, "Permission denied", str(folder / "report.html"))
+
+    monkeypatch.setattr("gpf.tasks.report.write_report", refuse)
+    assert mistake("report", "runs/plume-1") == (
+        "gpf: no permission for 'runs/plume-1/report.html' (Permission denied);"
+        " choose another folder, or change its permissions\n"
+    )
+
+
 # Completion
 
 
@@ -383,6 +394,7 @@ def scripts(tmp_path_factory):
         ("gpf world plan ", ["runs/plume-1"], ["data"]),
         ("gpf completion ", ["bash", "zsh", "fish"], ["runs/plume-1"]),
         ("gpf scenario ", ["paper", "reference"], ["random"]),
+        ("gpf train --scenario = p", ["paper"], ["plume", "reference"]),
     ],
 )
 def test_bash_completes(line, some, others, scripts):

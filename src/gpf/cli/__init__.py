@@ -1,5 +1,6 @@
 """The commands. Each is a dataclass of its options, in a module that is imported when the command is asked for."""
 
+import errno
 import os
 import platform
 import sys
@@ -51,6 +52,10 @@ def _line(error: BaseException) -> str:
     from gpf.cli.options import UsageError
 
     said = " ".join(str(error).split()) or type(error).__name__
+    if isinstance(error, OSError) and error.errno in (errno.EACCES, errno.EPERM, errno.EROFS) and error.filename:
+        said = (
+            f"no permission for {error.filename!r} ({error.strerror}); choose another folder, or change its permissions"
+        )
     return said if isinstance(error, UsageError) else f"gpf: {said}"
 
 

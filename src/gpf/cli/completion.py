@@ -152,6 +152,7 @@ _gpf() {
     for ((i = start; i < COMP_CWORD; i++)); do
         case "${COMP_WORDS[i]}" in
             --*) option="${COMP_WORDS[i]}" ;;
+            =) ;;  # bash splits --option=value
             *) _gpf_many "$name $option" || option="" ;;
         esac
     done
