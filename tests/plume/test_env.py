@@ -145,9 +145,9 @@ def test_a_step_without_a_running_episode_is_refused():
 @pytest.mark.parametrize(
     ("kwargs", "message"),
     [
-        ({"scenario": "nowhere"}, "scenario: unknown preset 'nowhere'; accepted: paper, reference"),
+        ({"scenario": "nowhere"}, "unknown scenario 'nowhere'; accepted: paper, reference"),
         ({"scenario": {"emission_rate": -5}}, "emission_rate must be at least 0, got -5"),
-        ({"scenario": {"smell": 1}}, "scenario: unknown field 'smell'"),
+        ({"scenario": {"smell": 1}}, "unknown scenario field 'smell'"),
         ({"observation": "pixels"}, "observation must be one of tokens, onehot, raw, memory, got 'pixels'"),
         ({"render_mode": "ascii"}, "render_mode must be None or one of human, rgb_array, got 'ascii'"),
     ],

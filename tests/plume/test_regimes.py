@@ -165,7 +165,7 @@ def of(*names, episodes=3, gradual=False, **others):
         (lambda: of("home", "x", regimes={"x": 5}), "regimes must be an object with an object of fields for each"),
         (lambda: of("home", "x", regimes=[1]), r"regimes must be an object .*, got \[1\]$"),
         (lambda: of("home", "wide", home=5), "home: scenario must be a Scenario, .*, got 5$"),
-        (lambda: of("home", "wide", home="moon"), "home: scenario: unknown preset 'moon'"),
+        (lambda: of("home", "wide", home="moon"), "home: unknown scenario 'moon'"),
         (lambda: of("home", "wide", home={"speed": 1e100}), r"home: speed must be at most 100, got 1e\+100$"),
         (lambda: Stream.of({"visits": [{"regime": "home", "days": 3}] * 2}), "visit 0 must be an object of .*days"),
         (lambda: Stream.of({"visits": [1, 2]}), "visit 0 must be an object of regime, episodes .*, got 1$"),

@@ -27,16 +27,17 @@ class Config(TwoVariants):
     """What network to train on CIFAR-10, and how; the values are the paper's."""
 
     layers: int = 4
-    """Hidden layers: of the baseline from the start, of the other at most."""
+    """Hidden layers: of the baseline from the start, of GPF at most."""
     width: int = 512
-    """Units of each."""
+    """Units of a hidden layer."""
     epochs: int = 30
-    """Passes over the images."""
+    """Epochs: passes over the training images."""
     batch: int = 128
-    """Images in a gradient step, before the decay with the loss."""
+    """Images in a gradient step, at the start; GPF lowers it as the loss falls."""
     learning_rate: float = 1e-4
+    """Learning rate of Adam."""
     images: int = 50_000
-    """How many to learn from."""
+    """Number of training images."""
 
     def own_rules(self) -> Rules:
         """The paper's values for a classifier."""

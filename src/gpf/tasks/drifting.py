@@ -50,15 +50,20 @@ class Config(TaskConfig):
     """Which method learns which problem, and how."""
 
     problem: ProblemName = "permuted-mnist"
+    """What is learned."""
     method: MethodName = "gpf"
+    """How plasticity is kept: not at all (backprop), or by one of the others."""
     tasks: int = 50
+    """Number of tasks, one after another."""
     samples: int = 10_000
-    """Of each task."""
+    """Samples of each task."""
     batch: int = 16
+    """Samples in a gradient step."""
     learning_rate: float = 1e-3
+    """Learning rate of the optimizer."""
     strength: float | None = None
-    """Of continual backprop, the share of units that are replaced in a step; of L2 to the first weights, its weight.
-    None for what did best on another seed."""
+    """Strength of the method: share of units replaced per step (continual-backprop), or penalty weight (l2-init);
+    None for the value tuned on another seed."""
 
     def network_rules(self) -> Rules:
         """What changes the network by itself: in the regression, where there is no rate of success to recall by."""

@@ -32,22 +32,27 @@ class Config(TwoVariants):
     """What transformer to train on TinyShakespeare, and how; the values are the paper's."""
 
     layers: int = 12
-    """Blocks: of the baseline from the start, of the other at most."""
+    """Transformer blocks: of the baseline from the start, of GPF at most."""
     width: int = 64
+    """Size of the embeddings."""
     heads: int = 8
+    """Attention heads."""
     context: int = 64
-    """Tokens to look back on."""
+    """Context length, tokens."""
     steps: int = 10_000
+    """Gradient steps."""
     batch: int = 8
     """Windows of the text in a gradient step."""
     learning_rate: float = 1e-4
+    """Learning rate of AdamW."""
     weight_decay: float = 0.01
+    """Weight decay of AdamW."""
     round_steps: int = 100
     """Gradient steps of a round, which is an epoch of the rules."""
     validation_windows: int = 64
-    """Windows of the text on which it is validated then."""
+    """Windows of the text in a validation, at the end of a round."""
     test_tokens: int | None = None
-    """How much of the text's last part to report on; None for all of it."""
+    """Tokens of the test split to evaluate on; None for all of it."""
 
     def own_rules(self) -> Rules:
         """An epoch is a round. The paper names LeCun's pruning and no values; these are ours.

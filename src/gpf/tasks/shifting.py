@@ -79,23 +79,25 @@ class Config(TaskConfig):
     """Which method learns in which stream, and how."""
 
     stream: str = "returning"
-    """A preset (gentle, harsh, returning), or a path to a .json file."""
+    """Stream of worlds: a preset (gentle, harsh, returning), or a path to a .json file of visits."""
     order: int = number(0, 0)
-    """Of the regimes in a preset: the seed that it is drawn with, the same for all runs that are compared."""
+    """Seed of the order of the worlds, in a preset; the same for all runs that are compared."""
     method: MethodName = "gpf"
+    """Method of continual learning; reset is a fresh learner in every visit, one-each a network for each world."""
     learner: LearnerName = "policy-gradient"
+    """Learner: policy-gradient (PPO) or parallel (Expected SARSA)."""
     seed: int = number(0, 0, BLOCK - 1)
-    """Of the network's first weights, the worlds and exploration."""
+    """Seed of the initial weights, of the episodes and of exploration."""
     episodes: int = 1000
-    """Of each visit, in a preset."""
+    """Episodes of each visit to a world, in a preset."""
     visits: int | None = number(None, 2)
-    """How many, in a preset; None for its own number."""
+    """Number of visits, in a preset; None for the preset's own."""
     grow: bool = True
-    """Whether GPF grows new paths."""
+    """Whether GPF grows."""
     prune: bool = True
-    """Whether GPF prunes what it puts away."""
+    """Whether GPF prunes the versions of the network that it stores."""
     freeze: bool = True
-    """Whether GPF keeps versions of the network, unchanged, for when their world returns."""
+    """Whether GPF stores frozen versions of the network, to reuse when their world returns."""
     round_epochs: int = 24
     """Rollouts of a round, after which there are metrics and a checkpoint."""
 

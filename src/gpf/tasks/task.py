@@ -260,7 +260,7 @@ class TaskConfig(settings.Settings, ABC):
     """Settings that most tasks share."""
 
     seed: int = settings.number(0, 0)
-    """Of the first weights and of the order of the data."""
+    """Seed of the initial weights and of the order of the data."""
 
     @abstractmethod
     def network_rules(self) -> Rules:
@@ -277,9 +277,9 @@ class TwoVariants(TaskConfig):
     """A task on which a network that grows is compared with one of the final depth from the start."""
 
     baseline: bool = False
-    """All layers from the start, and nothing grows, is pruned or freezes; everything else is the same."""
+    """Train the baseline: all layers from the start; nothing grows, is pruned or freezes. The rest is the same."""
     rules: dict[str, str] = field(default_factory=dict)
-    """Changes to the task's `gpf.Rules`, as FIELD VALUE pairs."""
+    """Changes to the rules of growing, pruning and freezing; docs/command-line.md lists them."""
 
     @property
     def variant(self) -> str:
