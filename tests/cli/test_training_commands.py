@@ -108,3 +108,17 @@ def test_missing_extras_are_named_before_anything_is_written(tmp_path, mistake, 
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert "pip install 'gpf-networks[tensorboard]'" in mistake("train", "--tensorboard", "--run", "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_list_says_which_runs_failed_and_how_validation_went_where_nothing_was_evaluated(finished, gpf):
+    def listed():
+        return json.loads(gpf("list", ".", "--json"))["runs"][0]
+
+    result = read_result(finished)
+    assert (listed()["score"], listed()["failed"]) == ({"success": result["success"]}, False)
+    (finished / "result.json").write_text(json.dumps({**result, "success": None}))
+    assert listed()["score"] == {"validation": result["validation"]["last"]}
+    (finished / "result.json").unlink()
+    (finished / "failure.json").write_text('{"error": "it diverged"}')
+    assert (listed()["finished"], listed()["failed"]) == (False, True)
+    assert "failed" in gpf("list", ".")

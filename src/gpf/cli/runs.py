@@ -18,8 +18,8 @@ SCORES = ("success", "accuracy", "reward", "loss", "test", "mean")
 class List:
     """List the runs below a folder: task, seed, steps, score, and whether they are finished.
 
-    A run that a process is training now is running; one that is neither running nor finished was interrupted, and gpf
-    train --resume RUN resumes it.
+    A run that a process is training now is running; a failed one has diverged, or met an error, which its failure.json
+    says. Any other that is not finished was interrupted, and gpf train --resume RUN resumes it.
     """
 
     folder: Positional[Path] = Path("runs")
@@ -62,14 +62,14 @@ def _row(folder: Path) -> dict[str, Any]:
         if not isinstance(config.get("task"), str) or not isinstance(config.get("config"), dict):
             raise RunError("config.json names no task, or no settings")
         line = result or _last_line(folder / "metrics.jsonl")
-        name = next((one for one in SCORES if isinstance((result or {}).get(one), int | float)), None)
         row |= {
             "task": config["task"],
             "seed": config["config"].get("seed"),
             "steps": line.get("step", 0),
-            "score": None if name is None or result is None else {name: result[name]},
+            "score": _score(result or {}),
             "finished": result is not None,
             "running": result is None and _is_running(folder),
+            "failed": result is None and (folder / "failure.json").exists(),
         }
     except ValueError as error:
         row["damaged"] = str(error).removeprefix(f"{folder}/")
@@ -77,6 +77,15 @@ def _row(folder: Path) -> dict[str, Any]:
 
 
 _FILES = ("config.json", "metrics.jsonl", "result.json")
+
+
+def _score(result: dict[str, Any]) -> dict[str, float] | None:
+    """The main number of a result, with its name; of a navigator that was not evaluated, its last validation."""
+    for name in SCORES:
+        if isinstance(result.get(name), int | float):
+            return {name: result[name]}
+    validation = result.get("validation")
+    return {"validation": validation["last"]} if isinstance(validation, dict) and "last" in validation else None
 
 
 def _is_running(folder: Path) -> bool:
@@ -133,8 +142,8 @@ def _cells(row: dict[str, Any]) -> tuple[str, str, str, str, str]:
     if "damaged" in row:
         return "-", "-", "-", f"damaged: {row['damaged']}", "-"
     (name, value), *_ = (row["score"] or {"": 0.0}).items()
-    score = f"{name} {value:.1%}" if name in ("success", "accuracy") else f"{name} {value:.4g}"
-    state = "yes" if row["finished"] else "running" if row["running"] else "no"
+    score = f"{name} {value:.1%}" if name in ("success", "accuracy", "validation") else f"{name} {value:.4g}"
+    state = "yes" if row["finished"] else "running" if row["running"] else "failed" if row["failed"] else "no"
     return row["task"], str(row["seed"]), f"{row['steps']:,.0f}", score if name else "-", state
 
 

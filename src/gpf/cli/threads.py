@@ -1,11 +1,8 @@
 """One thread for torch and BLAS: our networks are so small that a second one only waits."""
 
-import contextlib
-import ctypes
 import os
-from pathlib import Path
 
-import numpy as np
+import threadpoolctl
 
 VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
@@ -19,6 +16,4 @@ def use_one_thread() -> None:
     if any(name in os.environ for name in VARIABLES):
         return
     os.environ.update(dict.fromkeys(VARIABLES, "1"))
-    for library in Path(np.__file__).parent.with_name("numpy.libs").glob("libscipy_openblas*"):  # of NumPy's wheels
-        with contextlib.suppress(OSError, AttributeError):
-            ctypes.CDLL(str(library)).scipy_openblas_set_num_threads64_(1)
+    threadpoolctl.threadpool_limits(1)
