@@ -60,8 +60,10 @@ class Data:
         from gpf.plume.scenario import Scenario
         from gpf.runs.progress import steps_progress
         from gpf.world_model.collection import Wandering, collect
-        from gpf.world_model.sequences import read_minari, write_dataset, write_minari
+        from gpf.world_model.sequences import find_minari, read_minari, write_dataset, write_minari
 
+        if self.to_minari is not None:
+            find_minari()  # before the work whose result it is to hold
         scenario = Scenario.of(self.scenario)
         if self.from_minari is not None:
             dataset = read_minari(self.from_minari)

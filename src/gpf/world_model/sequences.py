@@ -258,7 +258,7 @@ def write_minari(dataset: Dataset, name: str) -> None:
     """Write every sequence of one episode each as a Minari dataset of this name, for others to learn from."""
     import gymnasium
 
-    minari = _minari()
+    minari = find_minari()
     if name in minari.list_local_datasets():
         raise ValueError(f"minari: {name!r} exists; accepted: a new name")
     buffers, done = [], 0
@@ -299,7 +299,7 @@ def write_minari(dataset: Dataset, name: str) -> None:
 
 def read_minari(name: str) -> Dataset:
     """A Minari dataset of plume tokens, of whoever made it."""
-    minari = _minari()
+    minari = find_minari()
     try:
         source = minari.load_dataset(name)
     except FileNotFoundError:
@@ -326,7 +326,8 @@ def read_minari(name: str) -> Dataset:
     return make_dataset(sequences, np.concatenate(rewards), found, behaviours, about)
 
 
-def _minari() -> Any:
+def find_minari() -> Any:
+    """Minari, or an error that says how to install it."""
     try:
         import minari
     except ImportError:
