@@ -290,6 +290,7 @@ def _task(name: ProblemName, attribute: str, title: str, summary: str, what: str
         length=lambda config: (config.tasks, "round"),
         find_data=lambda config: mnist() if config.problem == "permuted-mnist" else None,
         preset={"problem": name},
+        metric=lambda config: f"{what} of the last task",
         variants=METHODS,
         variant_of=lambda config: TITLES[config.method],
         measures={

@@ -33,7 +33,7 @@ from gpf.runs.training import Round, Training, check_threads
 from gpf.spectra.plasticity import plasticity
 from gpf.spectra.recorder import Recorder, write_snapshot
 from gpf.tasks.held_out import EPISODES, PATHS, evaluate_held_out
-from gpf.tasks.task import Task
+from gpf.tasks.task import Task, Tell
 
 RECENT = 500
 """Training episodes over which success and SPL are averaged."""
@@ -213,10 +213,16 @@ def _result_line(result: dict[str, Any]) -> str:
     return f"success {result['success']:.2%}, depth {result['depth']}, density {result['density']:.3f}"
 
 
-def _report(folder: Path) -> Path:
+def _metric_name(config: Config) -> str:
+    if isinstance(config.learner, online.Settings):
+        return "success rate of the last validation"
+    return f"SPL of the last {RECENT} training episodes"
+
+
+def _report(folder: Path, tell: Tell) -> Path:
     from gpf.tasks.plume_report import write_report
 
-    return write_report(folder)
+    return write_report(folder, tell)
 
 
 def _show(result: dict[str, Any]) -> None:
@@ -247,6 +253,7 @@ TASK = Task(
     about=_about,
     describe=_line,
     describe_result=_result_line,
+    metric=_metric_name,
     report=_report,
     show=_show,
     start=_start,

@@ -17,7 +17,7 @@ from gpf.spectra.figures import weights_figure
 from gpf.spectra.inspection import Inspection, inspect
 from gpf.spectra.recorder import read_snapshots
 from gpf.tasks import task_of
-from gpf.tasks.task import Task
+from gpf.tasks.task import Task, Tell
 
 SHOWN = 8
 """Columns of the figure of spectra: the first growths, and the latest."""
@@ -25,35 +25,36 @@ ALIKE = 0.05
 """Kolmogorov distance of eigenvalues below which they follow a law; those of random weights are below 0.01."""
 
 
-def write_report(folder: Path) -> Path:
-    """Write a run's `report.html`, as its task has it; returns its path."""
+def write_report(folder: Path, tell: Tell = lambda phase: None) -> Path:
+    """Write a run's `report.html`, as its task has it; returns its path. `tell` is called before each phase."""
     task = task_of(folder)
     read_result(folder)  # a damaged one is refused, also where the report does not show it
     with undamaged(folder):
-        return _write(task, folder) if task.report is None else task.report(folder)
+        return _write(task, folder, tell) if task.report is None else task.report(folder, tell)
 
 
-def _write(task: Task[Any], folder: Path) -> Path:
+def _write(task: Task[Any], folder: Path, tell: Tell) -> Path:
     one, place = Outcome.read(folder), folder / "figures"
     if not one.lines:
         raise RunError(f"run {folder} has no finished round yet")
     config = task.read(folder)
     variant = task.variant_of(config)
     sections = {}
+    tell("figures")
     if task.curves:
         save_figure(curves_figure(task.curves, {variant: [one]}, task.unit), place / "training.png")
         sections["Learning"] = html.figure(place / "training.png", "What was measured after every round.")
-    sections["Events"] = html.event_table(one.events, task.unit)
+    sections["Events"] = html.event_table(task.named(one.events, config), task.unit)
     if any("after" in event for event in one.events):
         save_figure(events_figure({variant: [one]}, task.unit), place / "events.png")
         sections["Events"] += html.figure(place / "events.png", "Growth, pruning and freezing over time.")
+    tell("spectra")
     spectra = spectra_figure(task, one)
     if spectra is not None:
         save_figure(spectra, place / "spectra.png")
         sections["Spectra"] = html.figure(
             place / "spectra.png",
-            "Eigenvalues of the weights after each growth, with the law of random weights.",
-            "large",
+            "Eigenvalues of the weights after each growth, with the bulk of random weights.",
         )
     sections["Settings"] = html.settings(read_config(folder))
     last = one.lines[-1]

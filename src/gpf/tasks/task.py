@@ -18,6 +18,7 @@ from torch import nn
 from gpf import settings
 from gpf.network import GrowPruneFreeze, Rules, load
 from gpf.network.controller import Watcher
+from gpf.network.events import METRIC
 from gpf.reports.tables import Measure, Measures
 from gpf.reports.verdicts import Claim
 from gpf.runs.folder import CheckpointName, Outcome, Run, RunError, read_config, versions
@@ -28,6 +29,8 @@ from gpf.tasks.registry import REGISTRY
 
 Outcomes = Mapping[str, Sequence[Outcome]]
 """Of every variant, one of each seed."""
+Tell = Callable[[str], None]
+"""Called with the name of each phase of a report before it begins."""
 
 
 class Config(Protocol):
@@ -79,7 +82,9 @@ class Task(Generic[C]):
     """The settings that the command's options change; None for those of the task."""
     choices: Mapping[str, tuple[tuple[str, ...], str]] = field(default_factory=dict)
     """Options beside the settings, on which those of `start` depend: their values, the first by default, and help."""
-    report: Callable[[Path], Path] | None = None
+    metric: Callable[[C], str] = lambda config: METRIC
+    """What the rules look at, in words: the reasons of events call it so in reports."""
+    report: Callable[[Path, Tell], Path] | None = None
     """Writes the report of a run; None for one of curves, events and spectra."""
 
     # How its variants are compared
@@ -121,6 +126,10 @@ class Task(Generic[C]):
         else:
             line = (self.describe_result or result_line)(result)
             print(f"{result['run']}: {line}; {result['seconds']:.0f} s")
+
+    def named(self, events: Sequence[dict[str, Any]], config: C) -> list[dict[str, Any]]:
+        """Events whose reasons call the metric by its name."""
+        return [{**event, "reason": event["reason"].replace(METRIC, self.metric(config))} for event in events]
 
     def of(self, values: Mapping[str, Any]) -> C:
         """Settings from plain data, with what this task changes."""

@@ -13,7 +13,7 @@ from gpf.reports import html
 from gpf.reports.figures import save_figure
 from gpf.runs.folder import Run, RunError, read_config, read_log, replace_text
 from gpf.runs.training import Round
-from gpf.tasks.task import RoundTraining, Task, gradient_flops
+from gpf.tasks.task import RoundTraining, Task, Tell, gradient_flops
 from gpf.world_model.batches import Windows
 from gpf.world_model.config import Config
 from gpf.world_model.figures import dreams_figure, reliability_figure, training_figure
@@ -168,8 +168,9 @@ def group_name(folder: Path) -> str:
     return "GPF" if config.gpf else f"{config.depth} blocks from the start"
 
 
-def write_report(folder: Path) -> Path:
+def write_report(folder: Path, tell: Tell = lambda phase: None) -> Path:
     """Write a run's `report.html`, measured on what the run did not learn from nor stop on; returns its path."""
+    tell("figures")
     config, lines = read_config(folder), read_log(folder, "metrics")
     if not lines:
         raise RunError(f"run {folder} has no finished round yet")
@@ -196,7 +197,7 @@ def write_report(folder: Path) -> Path:
     ]
     sections = {
         "Learning": html.figure(place / "training.png", "Validation loss, blocks and parameters; dotted: events."),
-        "Events": html.event_table(read_log(folder, "events"), "step"),
+        "Events": html.event_table(TASK.named(read_log(folder, "events"), read_run_config(folder)), "step"),
         "Predictions": html.table(["cross-entropy, nats a token", *STREAMS], rows, len(rows) - 1)
         + html.figure(place / "reliability.png", "How often the likeliest token came, by how sure the model was."),
         "Dreams": imagined,
@@ -219,5 +220,6 @@ TASK = Task(
     describe=_line,
     describe_result=_result_line,
     report=write_report,
+    metric=lambda config: "validation loss",
     network=make_model,
 )
