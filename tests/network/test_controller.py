@@ -50,7 +50,7 @@ def test_a_growth_says_why_in_numbers():
     assert (event.before.depth, event.after.depth) == (1, 2)
     assert event.after.parameters - event.before.parameters == 8 * 8 + 8
     assert str(event).startswith(
-        "epoch 3: grown layer 1 (improved 0.0004 < 0.001 over 2 epochs); depth 1 -> 2, density"
+        "epoch 3: grown layer 1 (the metric improved by 0.0004 in 2 epochs, less than 0.001); depth 1 -> 2, density"
     )
 
 

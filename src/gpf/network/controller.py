@@ -64,7 +64,7 @@ def attach(
     >>> optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     >>> net = gpf.attach(model, optimizer, rules=gpf.Rules(grow_patience=2, max_depth=3))
     >>> [str(event) for loss in (1.0, 1.0, 1.0) for event in net.end_epoch(loss)]  # doctest: +ELLIPSIS
-    ['epoch 3: grown layer 1 (improved 0 < 0.001 over 2 epochs); depth 1 -> 2, ...']
+    ['epoch 3: grown layer 1 (the metric improved by 0 in 2 epochs, less than 0.001); depth 1 -> 2, ...']
     """
     bare = unwrap(model)
     if block is None:

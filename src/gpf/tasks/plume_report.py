@@ -25,9 +25,9 @@ from gpf.reports.figures import save_figure
 from gpf.reports.html import conclusion, event_table, figure, figures, page, settings, table
 from gpf.runs.folder import RunError, read_config, read_log, read_result, replace_text
 from gpf.spectra.figures import grams_figure, plasticity_figure, weights_figure
+from gpf.tasks import task_of
 from gpf.tasks.conclusions import activations_conclusion, plasticity_conclusion, weights_conclusion
 from gpf.tasks.held_out import PATHS, evaluate_held_out
-from gpf.tasks.plume import TASK
 from gpf.tasks.spectra import analyse_run, drifts
 from gpf.tasks.task import Tell
 
@@ -75,7 +75,7 @@ def write_report(folder: Path, tell: Tell = lambda phase: None) -> Path:
             "Episode": _episode(folder, looked),
             "Trajectories": _trajectories(folder, looked, evaluated),
             "Learning": _learning(folder),
-            "Events": event_table(TASK.named(read_log(folder, "events"), config), "step"),
+            "Events": event_table(task_of(folder).named(read_log(folder, "events"), config), "step"),
             "Network": _network(folder, looked.navigator),
         }
         tell("animations")
