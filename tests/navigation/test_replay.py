@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+import torch
 
 from gpf.navigation.acting import NetworkPolicy
 from gpf.navigation.agents import make_model
@@ -21,8 +22,11 @@ SEEDS = range(HELD_OUT, HELD_OUT + 12)
 
 @pytest.fixture(scope="module")
 def policy():
-    """A network that has learned nothing, whose actions are drawn."""
-    return NetworkPolicy(FlatNetwork(make_model(Config.of({"width": 8}))), "memory", "sampled", WORLD)
+    """A network that has learned nothing but has preferences, whose actions are drawn."""
+    torch.manual_seed(0)
+    model = make_model(Config.of({"width": 8}))
+    torch.nn.init.normal_(model.head.weight)
+    return NetworkPolicy(FlatNetwork(model), "memory", "sampled", WORLD)
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +76,9 @@ def test_probabilities_are_those_by_which_actions_are_drawn(policy):
     taken = np.eye(len(ACTIONS))[np.concatenate([episode.actions for episode in many])]
     np.testing.assert_allclose(chances.sum(axis=1), 1.0)
     assert np.abs(chances.mean(axis=0) - taken.mean(axis=0)).max() < 0.02
-    assert (chances * taken).sum(axis=1).mean() > (chances * np.roll(taken, 1, axis=1)).sum(axis=1).mean()
+    expected = (chances**2).sum(axis=1).mean()  # of the probability of the action that is taken
+    assert expected > 0.25  # far from even
+    assert (chances * taken).sum(axis=1).mean() == pytest.approx(expected, abs=0.02)
 
 
 def test_steps_since_a_whiff_are_counted_from_the_last_one():
@@ -111,14 +117,18 @@ def test_the_map_has_the_path_in_the_colours_of_its_actions(episodes):
 
 @pytest.mark.parametrize("values", [False, True])
 def test_the_choices_are_probabilities_or_values_and_the_place_is_judged_where_it_can_be(episodes, values):
-    episode = episodes[0]
+    episode = dataclasses.replace(episodes[0], outputs=episodes[0].outputs[:, :6]) if values else episodes[0]
     figure = choices_figure(episode, values)
     smelled, chosen, place, *judged = figure.axes
     np.testing.assert_allclose(place.lines[0].get_ydata(), episode.distances)
     if values:
-        assert not judged
-        assert [line.get_ydata().tolist() for line in chosen.lines[:6]] == episode.outputs[:, :6].T.tolist()
+        drawn = np.array([line.get_ydata() for line in chosen.lines[:6]]).T
+        np.testing.assert_allclose(drawn.sum(axis=1), 0.0, atol=1e-5)
+        np.testing.assert_allclose(np.diff(drawn), np.diff(episode.outputs), atol=1e-5)
+        np.testing.assert_allclose(judged[0].lines[0].get_ydata(), episode.outputs.max(axis=1))
     else:
         assert len(chosen.collections) == len(ACTIONS)
         np.testing.assert_allclose(judged[0].lines[0].get_ydata(), episode.outputs[:, 6])
     assert smelled.get_ylabel() == "reading"
+    critic_elsewhere = dataclasses.replace(episode, outputs=episode.outputs[:, :6])
+    assert len(choices_figure(critic_elsewhere, values).axes) == (4 if values else 3)

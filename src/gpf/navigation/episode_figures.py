@@ -52,7 +52,7 @@ def choices_figure(episode: Episode, values: bool) -> Figure:
 
     With `values`, the outputs of the network are the values of the actions; otherwise the logits of a policy.
     """
-    judged = not values and episode.outputs.shape[1] > len(ACTIONS)
+    judged = episode.best_value if values else episode.value
     figure = Figure(figsize=(6, 7.1), layout="constrained")
     smelled, chosen, place = figure.subplots(3, 1, sharex=True, height_ratios=(1, 2, 1))
     steps = np.arange(episode.steps)
@@ -65,9 +65,12 @@ def choices_figure(episode: Episode, values: bool) -> Figure:
     smelled.set_ylabel("reading")
     smelled.legend(fontsize=9, ncols=3, loc="lower left", bbox_to_anchor=(0, 1), frameon=False)
     if values:
-        for n, colour in enumerate(COLOURS.values()):
-            chosen.plot(steps, episode.outputs[:, n], color=colour)
-        chosen.set_ylabel("value of each action")
+        advantages = episode.outputs - episode.outputs.mean(axis=1, keepdims=True)
+        for advantage, colour in zip(advantages.T, COLOURS.values(), strict=True):
+            chosen.plot(steps, advantage, color=colour)
+        low, high = np.quantile(advantages, (0.02, 0.98))  # single steps would hide all others
+        chosen.set_ylim(low - 0.2 * (high - low + 1e-6), high + 0.2 * (high - low + 1e-6))
+        chosen.set_ylabel("value of each action, minus their mean")
     else:
         chosen.stackplot(steps, episode.probabilities.T, colors=list(COLOURS.values()), step="post")
         chosen.set_ylim(0, 1)
@@ -75,9 +78,9 @@ def choices_figure(episode: Episode, values: bool) -> Figure:
     place.plot(steps, episode.distances, color=_SOURCE)
     place.set_ylabel("distance, m", color=_SOURCE)
     place.set_ylim(0, None)
-    if judged:
+    if judged is not None:
         beside = place.twinx()
-        beside.plot(steps, episode.outputs[:, -1], color=_INK)
+        beside.plot(steps, judged, color=_INK)
         beside.set_ylabel("value", color=_INK)
     names = [chosen.plot([], [], color=colour, linewidth=4, label=action)[0] for action, colour in COLOURS.items()]
     figure.legend(handles=names, loc="outside lower center", ncols=3, fontsize=10, handlelength=1.5)

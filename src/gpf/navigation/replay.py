@@ -59,6 +59,17 @@ class Episode:
         return out
 
     @property
+    def value(self) -> NDArray[np.float32] | None:
+        """What a policy that also judges its state made of it, shape (steps,); None for one that does not."""
+        return self.outputs[:, -1] if self.outputs.shape[1] > len(ACTIONS) else None
+
+    @property
+    def best_value(self) -> NDArray[np.float32]:
+        """The value of the best action, where outputs are values of actions, shape (steps,)."""
+        out: NDArray[np.float32] = self.outputs.max(axis=1)
+        return out
+
+    @property
     def from_upwind(self) -> NDArray[np.float64]:
         """Angle between where it went and where the wind came from, 0 to 180 degrees, shape (steps,)."""
         wind = self.observations[:, RAW.index("wind_direction")]

@@ -171,9 +171,8 @@ def check_animation(path: Path) -> None:
 
 def _write_gif(frames: Iterable[Frame], path: Path, fps: int) -> None:
     pictures = [Image.fromarray(frame) for frame in frames]
-    palette = pictures[-1].quantize(
-        128, Image.Quantize.FASTOCTREE
-    )  # the last frame has all: plume, path, agent, source
+    # The last frame has plume, path, agent and source in it. This method keeps colours of few pixels, as the source.
+    palette = pictures[-1].quantize(64, Image.Quantize.MAXCOVERAGE)
     first, *rest = [picture.quantize(palette=palette, dither=Image.Dither.NONE) for picture in pictures]
     first.save(path, save_all=True, append_images=rest, duration=_durations(len(pictures), fps), loop=0)
 

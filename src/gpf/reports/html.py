@@ -83,7 +83,7 @@ def event_table(events: list[dict[str, Any]], when: str) -> str:
          *_shapes(event)]
         for event in events
     ]  # fmt: skip
-    return table([when, "event", "layers", "why", "depth", "density", "parameters of the stack"], rows)
+    return table([when, "event", "layers", "why", "depth", "density", "stack parameters"], rows)
 
 
 def _shapes(event: dict[str, Any]) -> list[str]:

@@ -81,7 +81,7 @@ def write_report(folder: Path, tell: Tell = lambda phase: None) -> Path:
         tell("animations")
         sections["Episode"] += _animations(folder, looked)
         tell("spectra")
-        sections["Spectra"] = _spectra(folder)
+        sections["Spectra"] = _spectra(folder, looked.navigator)
         sections["Plasticity"] = _plasticity(folder, metrics)
     sections["Settings"] = _settings(written, config, looked.navigator.scenario)
     cards = _cards(result, evaluated, looked, metrics[-1])
@@ -130,7 +130,7 @@ def _episode(folder: Path, looked: Looked) -> str:
     paths = [place / "episode-map.png", place / "episode-choices.png"]
     for path, drawn in zip(paths, (map_figure(episode), choices_figure(episode, values)), strict=True):
         save_figure(drawn, path)
-    chosen = "value of each action" if values else "probability of each action"
+    chosen = "value of each action, minus their mean" if values else "probability of each action"
     which = (
         f"The episode that found the source in the median number of steps, {episode.steps}"
         if looked.typical is not None
@@ -141,7 +141,7 @@ def _episode(folder: Path, looked: Looked) -> str:
         f"{which}. First: the path coloured by action, with whiffs, the wind at some moments, step numbers, and the"
         f" plume as it was at the end (grey, logarithmic). Then, over time: the readings of the antennae, the {chosen},"
         " the distance from the source"
-        f"{'' if values or episode.outputs.shape[1] == len(ACTIONS) else ', and the value'}.",
+        f"{', and the value' if values or episode.value is not None else ''}.",
     )
     count = min(REPLAYED, looked.evaluation.episodes)
     told = habits(replay(navigator.policy, navigator.scenario, [looked.seed(n) for n in range(count)], cells=1))
@@ -208,17 +208,20 @@ def _network(folder: Path, navigator: Navigator) -> str:
     )
 
 
-def _spectra(folder: Path) -> str:
+def _spectra(folder: Path, navigator: Navigator) -> str:
     """Eigenvalues of weights and activations at some moments, with what they amount to."""
-    moments = analyse_run(folder, MOMENTS)
+    moments, net = analyse_run(folder, MOMENTS), navigator.net
+    notes = ""
+    if net.depth > navigator.config.depth and net.rules.grow_init == "identity":
+        notes += " A layer that is added starts as the identity, whose eigenvalues are all 1."
+    if net.shape().pruned:
+        notes += " Where pruning has thinned some units more than others, spikes can appear without learning."
     parts = []
     for name, draw, caption, said in (
         (
             "weights", weights_figure,
             "Eigenvalues of each layer's weights at some moments (blue), the bulk of random weights of the same size"
-            " and scale (red), and spikes above it (yellow). A layer that is added starts as the identity, whose"
-            " eigenvalues are all 1; and where pruning has thinned some units more than others, spikes can appear"
-            " without learning.",
+            f" and scale (red), and spikes above it (yellow).{notes}",
             weights_conclusion(moments[-1].inspection),
         ),
         (
