@@ -1,6 +1,10 @@
 """Draw the picture of the README: an episode of the cast-and-surge baseline, and the plume as it is at its end.
 
 python examples/picture.py [PATH]
+
+The animation docs/images/walk.gif is another episode of the same baseline:
+
+gpf evaluate --policy cast-and-surge --scenario paper --seed 4 --episodes 1 --animation docs/images/walk.gif
 """
 
 import sys

@@ -75,7 +75,7 @@ def shorten(patch):
 
     patch.setattr("gpf.tasks.plume.PATHS", 3)
     patch.setattr("gpf.studies.reproduction.HELD_OUT_EPISODES", 20)
-    patch.setattr("gpf.tasks.plume_report.SHOWN", 20)
+    patch.setattr("gpf.tasks.plume_report.EPISODES", 20)
     patch.setattr("gpf.tasks.spectra.probe_inputs", lambda *arguments: probe_inputs(*arguments)[::5])
 
 

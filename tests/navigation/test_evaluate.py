@@ -3,7 +3,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from gpf.navigation.evaluate import Evaluation, _relative, evaluate, film
+from gpf.navigation.evaluate import FRAMES, Evaluation, _relative, evaluate, film
 from gpf.navigation.figures import evaluation_figure
 from gpf.navigation.policies import CastAndSurge, Random, make_policy
 from gpf.navigation.seeds import BLOCK, HELD_OUT, LANES_OF_A_SEED, TUNING, VALIDATION, training_seeds
@@ -144,6 +144,24 @@ def test_a_film_shows_the_episode_to_its_end():
     assert (frames[0] != frames[-1]).any()
     small = next(film(CastAndSurge(), REFERENCE, seed, pixels=200))
     assert max(small.shape) == 200 < max(frames[0].shape)
+
+
+def test_a_film_has_as_many_frames_as_can_be_watched_however_long_the_episode():
+    for steps in (3, FRAMES - 1, FRAMES, 1000):
+        world = dataclasses.replace(REFERENCE, max_steps=steps, start_distance_min=5.0, speed=0.0)
+        count = len(list(film(Random(), world, HELD_OUT, pixels=16)))
+        assert FRAMES / 2 <= count <= FRAMES or count == steps + 1
+
+
+def test_an_outcome_that_never_was_has_no_panel():
+    result = evaluate(CastAndSurge(), dataclasses.replace(REFERENCE, max_steps=200), 60, paths=40)
+    for outcome, words in ((True, "found the source"), (False, "did not find it")):
+        same = [n for n in range(60) if result.success[n] == outcome]
+        paths = {n: path for n, path in result.paths.items() if n in same}
+        figure = evaluation_figure(dataclasses.replace(result, paths=paths), "title")
+        shown, arrival = figure.axes
+        assert shown.get_title() == f"{len(paths)} of {len(same)} that {words}"
+        assert arrival.get_ylabel() == "share of 60 episodes"
 
 
 def test_the_figure_shows_paths_and_arrival_times(tmp_path):

@@ -46,11 +46,11 @@ def test_a_growth_says_why_in_numbers():
     events = [event for loss in (1.0, 0.9998, 0.9996) for event in net.end_epoch(loss)]
     (event,) = events
     assert isinstance(event, Grown)
-    assert event.reason == "improved 0.0004 < 0.001 over 2 epochs"
+    assert event.reason == "the metric improved by 0.0004 in 2 epochs, less than 0.001"
     assert (event.before.depth, event.after.depth) == (1, 2)
     assert event.after.parameters - event.before.parameters == 8 * 8 + 8
     assert str(event).startswith(
-        "epoch 3: grown layer 1 (improved 0.0004 < 0.001 over 2 epochs); depth 1 -> 2, density"
+        "epoch 3: grown layer 1 (the metric improved by 0.0004 in 2 epochs, less than 0.001); depth 1 -> 2, density"
     )
 
 
@@ -82,7 +82,7 @@ def test_pruning_follows_growth_and_spares_the_newest_layer():
     assert event.layers == (0,)
     assert net.layers[1].weights[0].pruned is None
     assert event.after.pruned == net.layers[0].weights[0].count_pruned() > 0
-    assert "weights with belief < 0.3 and magnitude < 0.3, 3 epochs after a growth" in event.reason
+    assert "weights with belief below 0.3 and absolute value below 0.3, 3 epochs after a growth" in event.reason
 
 
 def test_belief_protects_small_weights():
@@ -112,7 +112,7 @@ def test_pruning_to_a_share_takes_the_smallest_whatever_is_believed_and_goes_on_
         event = net.prune(keep=keep)
         left = 0.2 if keep == 0.4 else keep  # what is pruned stays pruned
         assert event.after.pruned == total - round(left * total)
-        assert f"of least magnitude, to keep {keep:.1%}" in event.reason
+        assert f"with the lowest absolute value, to keep {keep:.1%}" in event.reason
     survivors = torch.cat([~weight.pruned.flatten() for weight in old])
     assert magnitudes[survivors].min() > magnitudes[~survivors].max()
     assert net.layers[2].weights[0].pruned is None  # the newest is spared
@@ -158,7 +158,7 @@ def test_a_layer_that_holds_still_is_frozen():
     assert kinds(net) == [(4, "frozen")]
     event = net.events[0]
     assert isinstance(event, Frozen)
-    assert event.reason == "90% of its weights moved < 0.01 in each of 3 epochs"
+    assert event.reason == "at least 90% of its weights moved by less than 0.01 in each of 3 epochs"
     before = {name: p.clone() for name, p in net.layers[0].block.named_parameters()}
     train(net.model, net.optimizer, x, y, steps=10)
     assert all(torch.equal(p, before[name]) for name, p in net.layers[0].block.named_parameters())
@@ -439,7 +439,7 @@ def test_undo_goes_back_to_just_before_the_growth():
     assert_same(after, clone)
     assert all(p.grad is None for p in net.model.parameters())
     assert_consistent(net)
-    assert "best 0.9 since the growth against 1 before it" in event.reason
+    assert "the metric was at best 0.9 since the growth, 1 before it" in event.reason
     assert net.events[0].kind == "grown"
     assert net.epoch == 8  # the clock goes on
 
@@ -467,10 +467,10 @@ def test_an_undone_growth_says_what_it_brought_whatever_the_window():
             if net.depth > 2:
                 break
         else:
-            assert net.undo().reason == "best 0.1 since the growth against 1 before it"
+            assert net.undo().reason == "the metric was at best 0.1 since the growth, 1 before it"
     net, *_ = small(rules=gpf.Rules(grow_undoable=True))
     net.grow()
-    assert net.undo().reason == "best nothing since the growth against nothing before it"
+    assert net.undo().reason == "the metric was at best unknown since the growth, unknown before it"
 
 
 def test_undo_takes_back_only_the_last_of_two_growths():
@@ -849,7 +849,7 @@ def test_a_layer_on_trial_that_does_not_pay_is_taken_out_again():
     for metric in (1.0, 0.95, 0.92):  # better by 0.08, where 0.1 is asked for
         net.end_epoch(metric)
     assert kinds(net) == [(3, "grown"), (6, "undone")]
-    assert net.events[-1].reason == "best 0.92 since the growth against 1 before it"
+    assert net.events[-1].reason == "the metric was at best 0.92 since the growth, 1 before it"
     assert net.depth == 1
     assert all(torch.equal(value, first[name]) for name, value in net.model.state_dict().items())
     for _ in range(30):  # it is tried again, and again, after twice and four times the patience
@@ -897,7 +897,7 @@ def test_a_drop_thaws_and_grows_and_forgets_what_was_best():
     net.freeze(0)
     events = net.end_epoch(0.4)
     assert [event.kind for event in events] == ["thawed", "grown"]
-    assert all(event.reason == "fell to 0.4 from 0.9" for event in events)
+    assert all(event.reason == "the metric fell to 0.4 from 0.9, its best" for event in events)
     assert net.frozen == ()
     assert net.depth == 2
     assert [net.end_epoch(metric) for metric in (0.4, 0.4, 0.1, 0.1)] == [[]] * 4  # no room for a third, none frozen

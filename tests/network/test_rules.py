@@ -179,8 +179,18 @@ def test_the_peak_is_a_mean_over_whole_windows_and_outlives_a_growth():
         fell.append(plateau.fallen(rules))
     assert plateau.peak == pytest.approx(11 / 3)
     assert fell[:3] == [None, None, None]
-    assert fell[3:] == ["fell to 1 from 3.67"] * 2
-    assert plateau.restarted(rules).after(1.0, rules, warm=True).fallen(rules) == "fell to 1 from 3.67"
+    assert fell[3:] == ["the metric fell to 1 from 3.67, its best"] * 2
+    assert (
+        plateau.restarted(rules).after(1.0, rules, warm=True).fallen(rules)
+        == "the metric fell to 1 from 3.67, its best"
+    )
+
+
+def test_a_loss_that_drops_off_is_said_to_rise():
+    rules, plateau = Rules(drop=0.5, drop_window=1, mode="min"), growth.Plateau()
+    for loss in (1.0, 3.0):
+        plateau = plateau.after(loss, rules, warm=True)
+    assert plateau.fallen(rules) == "the metric rose to 3 from 1, its best"
 
 
 @pytest.mark.parametrize("name", ["warmup", "grow_patience", "grow_threshold", "freeze_fraction"])

@@ -171,6 +171,25 @@ def test_an_episode_is_saved_as_gif(tmp_path):
     assert [path.name for path in (tmp_path / "a").iterdir()] == ["episode.gif"]
 
 
+@pytest.mark.parametrize("kind", ["gif", "webp"])
+def test_an_animation_can_be_watched_and_shows_its_end_for_longer(tmp_path, kind):
+    save_animation(frames(), tmp_path / f"episode.{kind}")
+    with Image.open(tmp_path / f"episode.{kind}") as image:
+        durations = []
+        for n in range(image.n_frames):
+            image.seek(n)
+            image.load()
+            durations.append(image.info["duration"])
+        assert all(50 <= duration <= 125 for duration in durations[:-1])  # 8 to 20 frames a second
+        assert durations[-1] >= 1000
+        *_, last = frames()
+        error = np.abs(np.asarray(image.convert("RGB")).astype(int) - last)
+    assert error.mean() < 3
+    green = (last[:, :, 1].astype(int) - last[:, :, 0]) > 60  # the source, of few pixels, keeps its colour
+    assert green.any()
+    assert error[green].mean() < 40
+
+
 def test_an_episode_is_saved_as_mp4(tmp_path):
     import imageio_ffmpeg
 
@@ -227,7 +246,7 @@ def test_a_circle_larger_than_the_domain_is_not_drawn(monkeypatch, radius, circl
 
 
 def test_other_endings_are_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"^animation must be a path that ends in .gif or .mp4, got "):
+    with pytest.raises(ValueError, match=r"^animation must be a path that ends in .gif, .webp or .mp4, got '.*avi'$"):
         save_animation(frames(1), tmp_path / "episode.avi")
 
 

@@ -22,7 +22,7 @@ from gpf.plume import Scenario
 from gpf.runs.folder import Run, RunError, read_config, read_log, read_result
 from gpf.tasks import plume
 from gpf.tasks.plume import TASK, has_regressed
-from gpf.tasks.plume_report import regression
+from gpf.tasks.plume_result import regression
 
 pytestmark = pytest.mark.usefixtures("one_torch_thread", "few_episodes")
 

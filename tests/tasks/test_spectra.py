@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from gpf.runs.folder import read_log
-from gpf.tasks.spectra import analyse_run, draw_run, drifts
+from gpf.tasks.spectra import analyse_run, draw_run, drifts, telling
 
 pytestmark = pytest.mark.usefixtures("one_torch_thread")
 
@@ -39,6 +39,28 @@ def test_moments_follow_the_events_of_the_run(run, moments):
     pruned = happened[kinds.index("pruned")]
     assert moved[pruned.label]["layers.0.linear"] > 0.0
     assert len(grown.folds) == 2
+
+
+def test_a_few_moments_are_the_ends_and_the_growths_between():
+    labels = [
+        "epoch 1, before event 1", "epoch 1, grown 1", "epoch 2, pruned 0", "epoch 3, grown 2",
+        "epoch 4, before event 4", "epoch 4, frozen 0", "end",
+    ]  # fmt: skip
+    assert telling(labels, 4) == [0, 1, 3, 6]
+    assert telling(labels, 3) == [0, 3, 6]
+    assert telling(labels, 6) == [0, 1, 2, 3, 5, 6]
+    assert telling(["end"], 4) == [0]
+
+
+def test_fewer_moments_have_the_same_spectra(run, moments):
+    few = analyse_run(run, 3)
+    assert len(few) == 3
+    whole = {moment.label: moment for moment in moments}
+    for moment in few:
+        for layer, same in zip(moment.inspection.layers, whole[moment.label].inspection.layers, strict=True):
+            assert layer.weights.spectral_norm == same.weights.spectral_norm
+    assert [moment.inspection.layers[0].gram is None for moment in few] == [False, True, False]
+    assert few[-1].inspection.layers[0].gram.kolmogorov == moments[-1].inspection.layers[0].gram.kolmogorov
 
 
 def test_figures_and_numbers_are_written(run, moments):

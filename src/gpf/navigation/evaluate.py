@@ -4,6 +4,7 @@ Every episode has a seed of its own, so results do not depend on how many run si
 blocks far above anything that training uses.
 """
 
+import math
 import time
 import zipfile
 from collections.abc import Callable, Iterator
@@ -22,6 +23,8 @@ from gpf.reports.statistics import wilson
 
 LANES = max(1024, 256 * cores())
 """Episodes that run side by side: enough to keep all cores busy."""
+FRAMES = 100
+"""Frames of a film, at most: some seconds of it."""
 
 Progress = Callable[[int, int], None]
 """Called with the number of finished episodes and of those of them that found the source."""
@@ -162,8 +165,13 @@ def evaluate(
     return Evaluation(success, steps, start_distance, scenario, time.perf_counter() - started, kept)
 
 
-def film(policy: Policy, scenario: Scenario, seed: int, every: int = 4, pixels: int | None = None) -> Iterator[Frame]:
-    """The frames of one episode, one in `every` steps and the last."""
+def film(
+    policy: Policy, scenario: Scenario, seed: int, every: int | None = None, pixels: int | None = None
+) -> Iterator[Frame]:
+    """The frames of one episode, one in `every` steps and the last; None for as many as `FRAMES` allows."""
+    if every is None:
+        steps = int(evaluate(policy, scenario, 1, seed, threads=1).steps[0])
+        every = math.ceil(steps / (FRAMES - 1))
     world = World(1, scenario)
     world.seed([seed])
     world.begin()

@@ -1,5 +1,6 @@
 """Figures of an evaluation, and of a training run."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -15,25 +16,30 @@ from gpf.plume.memory import NAMES
 from gpf.plume.scenario import ACTIONS, LEVELS, OCTANTS
 from gpf.runs.folder import read_log
 
-_FOUND, _LOST, _SOURCE = "#2f5d8c", "#ab3742", "#1e7a54"
+_FOUND, _LOST, _SOURCE, _VALIDATED = "#2f5d8c", "#ab3742", "#1e7a54", "#c2307a"
 _EVENTS = {"grown": "#1e7a54", "pruned": "#b07d1a", "frozen": "#3b8ea5", "thawed": "#8a5a9e", "undone": "#ab3742"}
 
 
 def evaluation_figure(result: Evaluation, title: str) -> Figure:
-    """Where the agent walked when it found the source, where when it did not, and how long it took to arrive."""
-    figure = Figure(figsize=(13, 4.4), layout="constrained")
-    figure.suptitle(title, parse_math=False)
-    found, lost, arrival = figure.subplots(1, 3, width_ratios=(1, 1, 1.1))
-    for axes, outcome, colour, words in (
-        (found, True, _FOUND, "found the source"),
-        (lost, False, _LOST, "did not find it"),
-    ):
+    """Where the agent walked when it found the source, where when it did not, and how long it took to arrive.
+
+    An outcome that no path shows has no panel.
+    """
+    outcomes = []
+    for outcome, colour, words in ((True, _FOUND, "found the source"), (False, _LOST, "did not find it")):
         paths = [path for episode, path in result.paths.items() if result.success[episode] == outcome]
-        total = int(np.count_nonzero(result.success == outcome))
-        _draw_paths(axes, paths, f"{len(paths)} of {total} that {words}", colour)
-        axes.set_xlim(_span(list(result.paths.values()), 0))  # the same scale on both, so that they can be compared
-        axes.set_ylim(_span(list(result.paths.values()), 1))
-    _draw_arrival(arrival, result)
+        if paths:
+            total = int(np.count_nonzero(result.success == outcome))
+            outcomes.append((paths, f"{len(paths)} of {total} that {words}", colour))
+    figure = Figure(figsize=(8.5, 4.4 if len(outcomes) < 2 else 7.6), layout="constrained")
+    figure.suptitle(title, parse_math=False, fontsize=11)
+    layout = ["a", "0a", "01\naa"][len(outcomes)]
+    panels = figure.subplot_mosaic(layout, height_ratios=[1.6, 1] if len(outcomes) == 2 else None)
+    across, along = (_span(list(result.paths.values()), axis) for axis in (1, 0))
+    for name, (paths, words, colour) in zip("01", outcomes, strict=False):
+        _draw_paths(panels[name], paths, words, colour)
+        panels[name].set(xlim=along, ylim=across)  # the same scale on both, so that they can be compared
+    _draw_arrival(panels["a"], result)
     return figure
 
 
@@ -41,15 +47,15 @@ def training_figure(folder: Path) -> Figure:
     """A run from start to end: success, SPL and validation above, the network's size below, events on both."""
     metrics, events = read_log(folder, "metrics"), read_log(folder, "events")
     steps = np.array([line["step"] for line in metrics]) / 1e6
-    figure = Figure(figsize=(10, 6), layout="constrained")
+    figure = Figure(figsize=(8.5, 5.6), layout="constrained")
     figure.suptitle(f"{folder.name}", parse_math=False)
     curve, size = figure.subplots(2, 1, sharex=True, height_ratios=(2.2, 1))
     curve.plot(steps, _column(metrics, "success"), color=_FOUND, label="success, recent training episodes")
     curve.plot(steps, _column(metrics, "spl"), color="0.55", label="SPL of the same")
     validated = [line for line in metrics if line["validation"] is not None]
     curve.plot(
-        [line["step"] / 1e6 for line in validated], [line["validation"]["success"] for line in validated], "o",
-        color=_SOURCE, markersize=5, label="success, validation episodes",
+        [line["step"] / 1e6 for line in validated], [line["validation"]["success"] for line in validated], "D",
+        color=_VALIDATED, markersize=6, label="success, validation episodes",
     )  # fmt: skip
     curve.set_ylim(0, 1.03)
     curve.set_ylabel("share of episodes")
@@ -64,7 +70,7 @@ def training_figure(folder: Path) -> Figure:
                 axes.axvline(place, color=colour, linewidth=1.0, alpha=0.7, zorder=0)
             if places and axes is curve:
                 axes.plot([], [], color=colour, label=f"{kind} ({len(places)})")
-    curve.legend(loc="lower right", fontsize=8)
+    curve.legend(loc="lower right", fontsize=9)
     return figure
 
 
@@ -74,10 +80,13 @@ def network_figure(navigator: Navigator) -> Figure:
     layers = navigator.net.layers
     matrices = [(layer.weights[0].parameter.detach().numpy(), layer.weights[0].pruned) for layer in layers]
     matrices.append((model.head.weight.detach().numpy(), None))
-    figure = Figure(figsize=(13, 4.6), layout="constrained")
-    ratios = [max(0.45, min(1.0, matrix.shape[1] / 64)) for matrix, _ in matrices]
-    panels = figure.subplots(1, len(matrices), squeeze=False, width_ratios=ratios)[0]
-    for n, (axes, (matrix, pruned)) in enumerate(zip(panels, matrices, strict=True)):
+    columns = 2 if len(matrices) in (2, 4) else 3
+    rows = math.ceil(len(matrices) / columns)
+    figure = Figure(figsize=(8.5, 3.6 * rows), layout="constrained")
+    panels = figure.subplots(rows, columns, squeeze=False).ravel()
+    for axes in panels[len(matrices) :]:
+        axes.axis("off")
+    for n, (axes, (matrix, pruned)) in enumerate(zip(panels, matrices, strict=False)):
         scale = max(float(np.quantile(np.abs(matrix), 0.99)), 1e-9)
         colours = colormaps["RdBu"].with_extremes(bad="0.86")
         shown = matrix if pruned is None else np.ma.masked_array(matrix, pruned.numpy())
@@ -89,7 +98,7 @@ def network_figure(navigator: Navigator) -> Figure:
     names = input_names(navigator)
     panels[0].set_xticks(range(len(names)), names, rotation=90, fontsize=7)
     outputs = [*ACTIONS, "value"][: len(matrices[-1][0])]
-    panels[-1].set_yticks(range(len(outputs)), outputs, fontsize=7)
+    panels[len(layers)].set_yticks(range(len(outputs)), outputs, fontsize=8)
     return figure
 
 

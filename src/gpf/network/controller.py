@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 from gpf.network import belief, freezing, growth, pruning, surgery
 from gpf.network.checkpoint import save
 from gpf.network.compact import compact, is_chain
-from gpf.network.events import Event, Frozen, Grown, Pruned, Shape, Thawed, Undone
+from gpf.network.events import METRIC, Event, Frozen, Grown, Pruned, Shape, Thawed, Undone
 from gpf.network.growth import Plateau
 from gpf.network.hooks import Hook
 from gpf.network.initialisers import initialise
@@ -64,7 +64,7 @@ def attach(
     >>> optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     >>> net = gpf.attach(model, optimizer, rules=gpf.Rules(grow_patience=2, max_depth=3))
     >>> [str(event) for loss in (1.0, 1.0, 1.0) for event in net.end_epoch(loss)]  # doctest: +ELLIPSIS
-    ['epoch 3: grown layer 1 (improved 0 < 0.001 over 2 epochs); depth 1 -> 2, ...']
+    ['epoch 3: grown layer 1 (the metric improved by 0 in 2 epochs, less than 0.001); depth 1 -> 2, ...']
     """
     bare = unwrap(model)
     if block is None:
@@ -209,7 +209,9 @@ class GrowPruneFreeze:
                 self.before_growth = None
         if new is not None and plateau.before is not None:
             gain = growth.improvement(plateau.before, plateau.window, rules.mode)
-            reason = f"improved {gain:.3g} < {rules.grow_threshold:g} over {rules.grow_patience} epochs"
+            reason = (
+                f"{METRIC} improved by {gain:.2g} in {rules.grow_patience} epochs, less than {rules.grow_threshold:g}"
+            )
             events.append(self._grow(new, reason))
         if any(left <= 0 for left in due):
             events.append(self._prune(f"{rules.prune_patience} epochs after a growth"))
@@ -289,9 +291,8 @@ class GrowPruneFreeze:
         restore(self, tensors, manifest)
         self.before_growth = None
         self.plateau = dataclasses.replace(self.plateau, hold=(self.rules.grow_patience or 0) if hold is None else hold)
-        reason = (
-            f"best {_number(since)} since the growth against {_number(self.plateau.best_of_all(self.rules))} before it"
-        )
+        reached = _number(since), _number(self.plateau.best_of_all(self.rules))
+        reason = f"{METRIC} was at best {reached[0]} since the growth, {reached[1]} before it"
         return self._log(Undone, (self.depth,), reason, before)
 
     def renew(self, wrapper: nn.Module) -> Any:
@@ -414,16 +415,17 @@ class GrowPruneFreeze:
             if rules.saliency != "obd" or mean_square is not None  # it has had a gradient since the growth
         ]
         candidates = sum(cost.numel() for _, _, cost in costs)
+        cost_of = "absolute value" if rules.saliency == "magnitude" else f"saliency ({rules.saliency})"
         if keep is None:
             masks = [
                 pruning.prunable(weight.belief, cost, rules.belief_threshold, rules.saliency_threshold)
                 for _, weight, cost in costs
             ]
-            which = f"with belief < {rules.belief_threshold:g} and {rules.saliency} < {rules.saliency_threshold:g}"
+            which = f"with belief below {rules.belief_threshold:g} and {cost_of} below {rules.saliency_threshold:g}"
         else:
             gone_first = [c if w.pruned is None else c.masked_fill(w.pruned, -1.0) for _, w, c in costs]
             masks = pruning.cheapest(gone_first, candidates - round(keep * candidates))
-            which = f"of least {rules.saliency}, to keep {keep:.1%}"
+            which = f"with the lowest {cost_of}, to keep {keep:.1%}"
         counts = [0] * self.depth
         for (i, weight, _), mask in zip(costs, masks, strict=True):
             counts[i] += surgery.prune(self.layers[i], weight, mask, self.optimizer.state.get(weight.parameter, {}))
@@ -475,8 +477,8 @@ class GrowPruneFreeze:
         rules = self.rules
         for i, layer in enumerate(self.layers):
             if rules.freeze_patience is not None and not layer.frozen and layer.still >= rules.freeze_patience:
-                share = f"{rules.freeze_fraction:.0%} of its weights"
-                yield i, f"{share} moved < {rules.freeze_delta:g} in each of {layer.still} epochs"
+                share = f"at least {rules.freeze_fraction:.0%} of its weights"
+                yield i, f"{share} moved by less than {rules.freeze_delta:g} in each of {layer.still} epochs"
 
     def _freeze(self, layer: int, reason: str) -> Event:
         before = self._announced()
@@ -549,4 +551,4 @@ class GrowPruneFreeze:
 
 
 def _number(value: float | None) -> str:
-    return "nothing" if value is None else f"{value:.4g}"
+    return "unknown" if value is None else f"{value:.4g}"

@@ -4,6 +4,9 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+METRIC = "the metric"
+"""What reasons call the number that the rules look at; whoever knows its name can put that in its place."""
+
 
 @dataclass(frozen=True)
 class Shape:

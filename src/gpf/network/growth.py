@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from gpf.network.events import METRIC
 from gpf.network.rules import Mode, Rules
 
 
@@ -70,7 +71,10 @@ class Plateau:
         if rules.drop is None or len(self.recent) < rules.drop_window or self.peak is None:
             return None
         mean = sum(self.recent) / len(self.recent)
-        return f"fell to {mean:.3g} from {self.peak:.3g}" if dropped(mean, self.peak, rules.drop, rules.mode) else None
+        if not dropped(mean, self.peak, rules.drop, rules.mode):
+            return None
+        moved = "fell" if rules.mode == "max" else "rose"
+        return f"{METRIC} {moved} to {mean:.3g} from {self.peak:.3g}, its best"
 
     def best_of_all(self, rules: Rules) -> float | None:
         """Best value of all."""

@@ -20,10 +20,17 @@ Frame = NDArray[np.uint8]
 
 PIXELS = 480
 """Length of a frame's longer side."""
+FPS = 12
+"""Frames of an animation in a second."""
+HOLD = 1.5
+"""How long an animation that repeats shows its last frame, s."""
 _FAINTEST, _STRONGEST = 1e-3, 1.0  # concentrations at the two ends of the colour scale, which is logarithmic
 _PALETTE = np.array(
     [[250, 250, 247], [253, 231, 200], [249, 183, 120], [228, 116, 74], [171, 55, 66], [96, 22, 63]], np.float64
 )
+_COLOURS = np.stack(
+    [np.interp(np.linspace(0, len(_PALETTE) - 1, 256), range(len(_PALETTE)), channel) for channel in _PALETTE.T], axis=1
+).astype(np.uint8)  # the scale in 256 steps, shape (256, 3)
 _PATH, _AGENT, _SOURCE, _INK = (47, 93, 140), (18, 52, 92), (30, 122, 84), (70, 70, 70)
 
 
@@ -59,7 +66,8 @@ def draw(world: World, lane: int, path: Sequence[tuple[float, float]] = (), pixe
     scale = pixels / max(row["width"], row["height"])
     columns, rows = (max(1, round(extent * scale)) for extent in (row["width"], row["height"]))
     field = concentration_field(world, lane, rows, columns)
-    picture = Image.fromarray(_colours(field)).resize((2 * columns, 2 * rows))  # drawn at twice the size: smooth lines
+    shown = Image.fromarray(_colours(field))
+    picture = shown.resize((2 * columns, 2 * rows), Image.Resampling.NEAREST)  # drawn at twice the size: smooth lines
     pen = ImageDraw.Draw(picture)
 
     def at(x: float, y: float) -> tuple[float, float]:
@@ -78,15 +86,14 @@ def draw(world: World, lane: int, path: Sequence[tuple[float, float]] = (), pixe
     _draw_agent(pen, at(state["x"], state["y"]), state["heading"])
     _draw_wind(pen, state["wind_speed"], state["wind_direction"])
     pen.text((16, 2 * rows - 40), f"{state['step'] * row['time_step']:.1f} s", fill=_INK, font_size=26)
-    return np.asarray(picture.resize((columns, rows), Image.Resampling.LANCZOS))
+    return np.asarray(picture.reduce(2))
 
 
 def _colours(field: NDArray[np.float64]) -> Frame:
     """Concentrations as colours, shape (..., 3)."""
     span = math.log(_STRONGEST / _FAINTEST)
-    level = np.log(np.clip(field, _FAINTEST, _STRONGEST) / _FAINTEST) / span * (len(_PALETTE) - 1)
-    channels = [np.interp(level, range(len(_PALETTE)), _PALETTE[:, c]) for c in range(3)]
-    return np.stack(channels, axis=-1).astype(np.uint8)
+    level = np.log(np.clip(field, _FAINTEST, _STRONGEST) / _FAINTEST) / span
+    return _COLOURS[(level * (len(_COLOURS) - 1)).astype(np.intp)]
 
 
 def _draw_agent(pen: ImageDraw.ImageDraw, centre: tuple[float, float], heading: float) -> None:
@@ -141,15 +148,16 @@ class Window:
             plt.close(self._figure)
 
 
-def save_animation(frames: Iterable[Frame], path: str | Path, fps: int = 20) -> None:
-    """Write frames as an animation, GIF or MP4 by the path's ending; an existing file is replaced at the very end."""
+def save_animation(frames: Iterable[Frame], path: str | Path, fps: int = FPS) -> None:
+    """Write frames as an animation, GIF, WebP or MP4 by the path's ending; an existing file is replaced at the end."""
     path = Path(path)
     check_animation(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f".{os.getpid()}-{path.name}")
+    write = {".gif": _write_gif, ".webp": _write_webp, ".mp4": _write_mp4}[path.suffix]
     try:
         with naming(path):
-            (_write_gif if path.suffix == ".gif" else _write_mp4)(frames, unfinished, fps)
+            write(frames, unfinished, fps)
             unfinished.replace(path)
     finally:
         unfinished.unlink(missing_ok=True)
@@ -157,13 +165,27 @@ def save_animation(frames: Iterable[Frame], path: str | Path, fps: int = 20) -> 
 
 def check_animation(path: Path) -> None:
     """Refuse a path to which no animation can be written."""
-    if path.suffix not in (".gif", ".mp4"):
-        raise ValueError(f"animation must be a path that ends in .gif or .mp4, got {str(path)!r}")
+    if path.suffix not in (".gif", ".webp", ".mp4"):
+        raise ValueError(f"animation must be a path that ends in .gif, .webp or .mp4, got {str(path)!r}")
 
 
 def _write_gif(frames: Iterable[Frame], path: Path, fps: int) -> None:
-    first, *rest = [Image.fromarray(frame).quantize(128) for frame in frames]
-    first.save(path, save_all=True, append_images=rest, duration=round(1000 / fps), loop=0, optimize=True)
+    pictures = [Image.fromarray(frame) for frame in frames]
+    # The last frame has plume, path, agent and source in it. This method keeps colours of few pixels, as the source.
+    palette = pictures[-1].quantize(64, Image.Quantize.MAXCOVERAGE)
+    first, *rest = [picture.quantize(palette=palette, dither=Image.Dither.NONE) for picture in pictures]
+    first.save(path, save_all=True, append_images=rest, duration=_durations(len(pictures), fps), loop=0)
+
+
+def _write_webp(frames: Iterable[Frame], path: Path, fps: int) -> None:
+    first, *rest = [Image.fromarray(frame) for frame in frames]
+    durations = _durations(1 + len(rest), fps)
+    first.save(path, save_all=True, append_images=rest, duration=durations, loop=0, quality=60, method=1)
+
+
+def _durations(frames: int, fps: int) -> list[int]:
+    """How long each frame is shown, ms."""
+    return [*[round(1000 / fps)] * (frames - 1), round(1000 * HOLD)]
 
 
 def _write_mp4(frames: Iterable[Frame], path: Path, fps: int) -> None:

@@ -1,5 +1,6 @@
 """Figures of spectra: how weights and activations of every layer looked after each event."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +14,9 @@ from gpf.spectra.inspection import GramReport, Inspection
 from gpf.spectra.theory import marchenko_pastur
 
 _MEASURED, _PREDICTED, _SPIKE = "#2f5d8c", "#ab3742", "#b07d1a"
+_BEHIND = {"boxstyle": "square,pad=0.15", "facecolor": "white", "edgecolor": "none", "alpha": 0.8}
+COLUMNS = 4
+"""Snapshots next to each other; more are hard to read on a page."""
 MEASURES = {
     "weight_magnitude": "mean absolute weight",
     "effective_rank": "effective rank of activations",
@@ -43,8 +47,8 @@ def grams_figure(
 
 def plasticity_figure(steps: Sequence[float], lines: Sequence[list[dict[str, Any]]], unit: str = "steps") -> Figure:
     """The measures of plasticity of every layer over time."""
-    figure = Figure(figsize=(12, 6), layout="constrained")
-    panels = figure.subplots(2, 3, sharex=True).ravel()
+    figure = Figure(figsize=(8.5, 7.5), layout="constrained")
+    panels = figure.subplots(3, 2, sharex=True).ravel()
     names = list(dict.fromkeys(layer["name"] for line in lines for layer in line))
     for axes, (measure, title) in zip(panels, MEASURES.items(), strict=True):
         for n, name in enumerate(names):
@@ -56,27 +60,41 @@ def plasticity_figure(steps: Sequence[float], lines: Sequence[list[dict[str, Any
             ]
             if found:
                 axes.plot(*zip(*found, strict=True), color=f"C{n}", marker="o", markersize=3, label=name)
-        axes.set_title(title, fontsize=10)
+        axes.set_title(title, fontsize=11)
         axes.set_ylim(0, max(axes.get_ylim()[1], 0.2) if measure in ("dead", "dormant") else None)
-    for axes in panels[3:]:
+    for axes in panels[4:]:
         axes.set_xlabel(unit)
-    panels[0].legend(fontsize=8)
+    panels[0].legend(fontsize=9)
     return figure
 
 
 def _grid(labels: Any, inspections: Any, drifts: Any, draw: Any, unit: str) -> Figure:
+    """A column for each snapshot, a row for each layer; after `COLUMNS` snapshots the next ones begin below."""
     latest = [layer.name for inspection in reversed(inspections) for layer in inspection.layers]
     names = list(dict.fromkeys(latest))  # in the order of the last one, which has most
-    width, height = 2.3 * len(labels) + 0.6, 1.9 * len(names) + 0.9
+    columns, blocks = min(COLUMNS, len(labels)), math.ceil(len(labels) / COLUMNS)
+    width, height = 2.3 * columns + 0.6, blocks * (1.9 * len(names) + 0.9)
     figure = Figure(figsize=(width, height))  # with margins of our own: to find them out takes half of the time
-    figure.subplots_adjust(
-        left=0.5 / width, right=1 - 0.1 / width, bottom=0.5 / height, top=1 - 0.4 / height, wspace=0.12, hspace=0.22
-    )
-    panels = figure.subplots(len(names), len(labels), squeeze=False)
+    moments = list(zip(labels, inspections, drifts, strict=True))
+    for block in range(blocks):
+        below = (blocks - block - 1) / blocks
+        place = figure.add_gridspec(
+            len(names), columns, left=0.5 / width, right=1 - 0.1 / width, bottom=below + 0.5 / height,
+            top=below + 1 / blocks - 0.4 / height, wspace=0.12, hspace=0.22,
+        )  # fmt: skip
+        panels = place.subplots(squeeze=False)
+        shown = moments[block * columns : (block + 1) * columns]
+        for axes in panels[:, len(shown) :].ravel():
+            axes.axis("off")
+        _draw_block(panels, names, shown, draw, unit)
+    return figure
+
+
+def _draw_block(panels: Any, names: list[str], moments: Any, draw: Any, unit: str) -> None:
     unnamed = set(names)
-    for column, (label, inspection, drift) in enumerate(zip(labels, inspections, drifts, strict=True)):
+    for column, (label, inspection, drift) in enumerate(moments):
         layers = {layer.name: layer for layer in inspection.layers}
-        panels[0, column].set_title(label, fontsize=8)
+        panels[0, column].set_title(label, fontsize=9)
         for row, name in enumerate(names):
             axes = panels[row, column]
             if name not in layers:
@@ -85,17 +103,16 @@ def _grid(labels: Any, inspections: Any, drifts: Any, draw: Any, unit: str) -> F
             draw(axes, layers[name])
             if name in drift:
                 axes.text(
-                    0.97, 0.96, f"drift {drift[name]:.3f}", transform=axes.transAxes, ha="right", va="top", fontsize=7
-                )
-            axes.tick_params(labelsize=7)
+                    0.97, 0.96, f"drift {drift[name]:.3f}", transform=axes.transAxes, ha="right", va="top", fontsize=8,
+                    bbox=_BEHIND,
+                )  # fmt: skip
+            axes.tick_params(labelsize=8)
             axes.minorticks_off()
             axes.set_yticks([])
             if name in unnamed:
-                axes.set_ylabel(name, fontsize=8)
+                axes.set_ylabel(name, fontsize=9)
                 unnamed.remove(name)
-    for axes in panels[-1]:
-        axes.set_xlabel(unit, fontsize=8)
-    return figure
+        panels[-1, column].set_xlabel(unit, fontsize=9)
 
 
 def _draw_weights(axes: Axes, weights: Weights) -> None:
@@ -124,6 +141,7 @@ def _draw_gram(axes: Axes, gram: GramReport | None) -> None:
     heights, _ = np.histogram(np.log10(positive), np.log10(bins), density=True)
     axes.stairs(heights * share, bins, fill=True, color=_MEASURED, alpha=0.6)
     axes.set_xscale("log")
+    axes.set_ylim(0.0, 1.25 * share * float(heights.max()))
     axes.xaxis.set_major_locator(LogLocator(numticks=4))
     if gram.law is not None:
         low = max(gram.law.support[0], 1e-6 * gram.law.support[1])
@@ -132,7 +150,7 @@ def _draw_gram(axes: Axes, gram: GramReport | None) -> None:
     for spike in gram.spikes:
         axes.axvline(float(spike), color=_SPIKE, linewidth=0.8)
     if gram.kolmogorov is not None:
-        axes.text(0.03, 0.96, f"D {gram.kolmogorov:.2f}", transform=axes.transAxes, va="top", fontsize=7)
+        axes.text(0.03, 0.96, f"D {gram.kolmogorov:.2f}", transform=axes.transAxes, va="top", fontsize=8, bbox=_BEHIND)
 
 
 def _histogram(axes: Axes, spectrum: Spectrum) -> None:

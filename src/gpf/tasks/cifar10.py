@@ -227,6 +227,7 @@ TASK = Task(
     find_data=lambda config: three_parts(config.images),
     variant_of=lambda config: config.variant,
     network=make_model,
+    metric=lambda config: "validation loss",
     title="CIFAR-10: four layers, or one that grows to four",
     summary="Fully connected, 3072-512x4-10, Adam, rate 1e-4, batches of 128 e^(-loss / 2), 30 epochs of all 50,000"
     " training images, in all. One layer is what GPF begins with, left as it is. GPF has the paper's values of its"

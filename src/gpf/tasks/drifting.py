@@ -296,6 +296,7 @@ def _task(name: ProblemName, attribute: str, title: str, summary: str, what: str
         lasts=lambda config: "tasks",
         find_data=lambda config: mnist() if config.problem == "permuted-mnist" else None,
         preset={"problem": name},
+        metric=lambda config: f"{what} of the last task",
         variants=METHODS,
         variant_of=lambda config: TITLES[config.method],
         measures={

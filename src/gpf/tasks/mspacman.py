@@ -327,6 +327,7 @@ def _task(
         variants=BOTH,
         variant_of=lambda config: config.variant,
         network=make_model,
+        metric=lambda config: "mean points of the validation games",
         measures={
             "reward": Measure("points of a game, last checkpoint", 1, ".0f", of_result("reward")),
             "spread": Measure(

@@ -225,6 +225,12 @@ def _result_line(result: dict[str, Any]) -> str:
     return f"success {success:.2%}, depth {result['depth']}, density {result['density']:.3f}"
 
 
+def _metric_name(config: Config) -> str:
+    if isinstance(config.learner, online.Settings):
+        return "success rate of the last validation"
+    return f"SPL of the last {RECENT} training episodes"
+
+
 def _report(folder: Path, tell: Tell) -> Path:
     from gpf.tasks.plume_report import write_report
 
@@ -232,7 +238,7 @@ def _report(folder: Path, tell: Tell) -> Path:
 
 
 def _show(result: dict[str, Any]) -> None:
-    from gpf.tasks.plume_report import show_result
+    from gpf.tasks.plume_result import show_result
 
     show_result(result)
 
@@ -260,6 +266,7 @@ TASK = Task(
     about=_about,
     describe=_line,
     describe_result=_result_line,
+    metric=_metric_name,
     report=_report,
     show=_show,
     start=_start,

@@ -1,77 +1,259 @@
 """A navigator's run as one page: `report.html`, a single file that needs nothing else to be looked at."""
 
+import dataclasses
+import html
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gpf.navigation.agents import load_navigator
+import numpy as np
+import torch
+
+from gpf.navigation.agents import Navigator, load_navigator
+from gpf.navigation.config import Config
+from gpf.navigation.episode_figures import choices_figure, map_figure
+from gpf.navigation.evaluate import Evaluation, film
 from gpf.navigation.figures import evaluation_figure, network_figure, training_figure
+from gpf.navigation.policy_gradient import Settings as PolicyGradient
+from gpf.navigation.replay import habits, replay
+from gpf.navigation.seeds import BLOCK, HELD_OUT
+from gpf.plume.render import save_animation
+from gpf.plume.scenario import ACTIONS, Scenario
 from gpf.reports.figures import save_figure
-from gpf.reports.html import event_table, figure, page, settings
+from gpf.reports.html import conclusion, event_table, figure, figures, page, settings, table
 from gpf.runs.folder import RunError, read_config, read_log, read_result, replace_text
-from gpf.tasks.spectra import analyse_run, draw_run
+from gpf.spectra.figures import grams_figure, plasticity_figure, weights_figure
+from gpf.tasks import task_of
+from gpf.tasks.conclusions import activations_conclusion, plasticity_conclusion, weights_conclusion
+from gpf.tasks.plume_result import regression
+from gpf.tasks.spectra import analyse_run, drifts
 from gpf.tasks.task import Tell
 
-SHOWN = 200
-"""Held-out episodes whose trajectories are shown of a run that was not evaluated."""
+EPISODES = 200
+"""Held-out episodes that a report looks at, of a run that was not evaluated."""
+REPLAYED = 50
+"""Episodes from which it tells what the navigator does when."""
+MOMENTS = 4
+"""Moments of the run whose spectra it shows."""
+PIXELS = 360
+"""Length of the longer side of its animations."""
 
 
-def write_report(folder: Path, tell: Tell) -> Path:
-    """Write a run's `report.html`, with the figures that are missing; returns its path."""
-    config, result, metrics = read_config(folder), read_result(folder), read_log(folder, "metrics")
+@dataclass(frozen=True)
+class Looked:
+    """Held-out episodes, and those among them that are shown; None where there is none."""
+
+    navigator: Navigator
+    evaluation: Evaluation
+    typical: int | None
+    """The one that found the source in the median number of steps."""
+    failed: int | None
+    """The first that did not find it."""
+
+    def seed(self, episode: int) -> int:
+        """Of an episode's world."""
+        return HELD_OUT + self.navigator.config.seed * BLOCK + episode
+
+
+def write_report(folder: Path, tell: Tell = lambda phase: None) -> Path:
+    """Write a run's `report.html`, with its figures; returns its path. `tell` is called before each phase."""
+    written, metrics = read_config(folder), read_log(folder, "metrics")
     if not metrics or not (folder / "checkpoints" / "last" / "manifest.json").exists():
         raise RunError(f"run {folder} has no finished round yet")
-    headline, cards = _headline(config["config"]), _cards(result, metrics[-1])
-    happened = event_table(read_log(folder, "events"), "step")
-    figures = _draw(folder, tell)
-    sections = {
-        "Learning": figure(
-            figures["training"],
-            "Success and SPL while learning, validation on other episodes, events, and the weights in use.",
-        ),
-        "Events": happened,
-        "Network": figure(
-            figures["network"],
-            "Weights at the last checkpoint: blue positive, red negative, grey pruned. A row is a unit, a column what"
-            " it listens to.",
-        ),
-        "Trajectories": figure(
-            figures["trajectories"], "Held-out episodes of the last checkpoint; the green dot is the source."
-        ),
-        "Spectra": "".join(
-            figure(figures[name], caption, "large")
-            for name, caption in (
-                (
-                    "spectra-weights",
-                    "Eigenvalues of the weights around each event, with the law of random weights of the same size.",
-                ),
-                ("spectra-activations", "Eigenvalues of the layers' activations, with the law of a random layer."),
-            )
-        ),
-        "Plasticity": figure(figures["plasticity"], "How able each layer still is to learn, at every validation.")
-        if "plasticity" in figures
-        else "",
-        "Settings": settings(config),
-    }
-    replace_text(folder / "report.html", page(folder.resolve().name, headline, cards, sections))
+    result = read_result(folder)
+    evaluated = result if result is not None and result.get("success") is not None else None
+    with _one_thread():
+        tell("held-out episodes")
+        looked = _look(folder, load_navigator(folder), evaluated)
+        config = looked.navigator.config
+        tell("figures")
+        sections = {
+            "Episode": _episode(folder, looked),
+            "Trajectories": _trajectories(folder, looked),
+            "Learning": _learning(folder),
+            "Events": event_table(task_of(folder).named(read_log(folder, "events"), config), "step"),
+            "Network": _network(folder, looked.navigator),
+        }
+        tell("animations")
+        sections["Episode"] += _animations(folder, looked)
+        tell("spectra")
+        sections["Spectra"] = _spectra(folder, looked.navigator)
+        sections["Plasticity"] = _plasticity(folder, metrics)
+    sections["Settings"] = _settings(written, config, looked.navigator.scenario)
+    cards = _cards(result, looked, metrics[-1])
+    headline = _headline(written["config"])
+    replace_text(
+        folder / "report.html", page(folder.resolve().name, headline, cards, sections, _regression(folder, result))
+    )
     return folder / "report.html"
 
 
-def _draw(folder: Path, tell: Tell) -> dict[str, Path]:
-    """Every figure of the run that can be made, by name."""
-    place = folder / "figures"
-    navigator = load_navigator(folder)
-    save_figure(training_figure(folder), place / "training.png")
-    save_figure(network_figure(navigator), place / "network.png")
-    if read_result(folder) is None or not (place / "trajectories.png").exists():
-        shown = navigator.evaluate(SHOWN, paths=SHOWN)
-        summary = shown.summary()
-        title = f"{folder.name}, last checkpoint so far: {summary['success']:.2%} of {SHOWN:,} held-out episodes"
-        save_figure(evaluation_figure(shown, title), place / "trajectories.png")
-    analysed, network = folder / "spectra.json", folder / "checkpoints" / "last" / "manifest.json"
-    if not analysed.exists() or analysed.stat().st_mtime < network.stat().st_mtime:
-        tell("spectra")
-        draw_run(folder, analyse_run(folder))
-    return {path.stem: path for path in place.glob("*.png") if not path.name.startswith(".")}
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """For matrices so small, more threads only wait for each other."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _look(folder: Path, navigator: Navigator, evaluated: dict[str, Any] | None) -> Looked:
+    """The episodes of the run's own evaluation; or some others, if it has none."""
+    kept = folder / "held_out.npz"
+    looked = (
+        Evaluation.load(kept, navigator.scenario)
+        if evaluated is not None and kept.exists()
+        else navigator.evaluate(EPISODES, paths=EPISODES)
+    )
+    found, failed = np.flatnonzero(looked.success), np.flatnonzero(~looked.success)
+    order = found[np.argsort(looked.steps[found], kind="stable")]
+    return Looked(
+        navigator,
+        looked,
+        int(order[(len(order) - 1) // 2]) if len(order) else None,
+        int(failed[0]) if len(failed) else None,
+    )
+
+
+def _episode(folder: Path, looked: Looked) -> str:
+    """The typical episode, annotated, and what the navigator does by the time since its last whiff."""
+    navigator, place = looked.navigator, folder / "figures"
+    shown = looked.failed if looked.typical is None else looked.typical
+    assert shown is not None  # an episode succeeds or fails
+    (episode,) = replay(navigator.policy, navigator.scenario, [looked.seed(shown)])
+    values = not isinstance(navigator.config.learner, PolicyGradient)
+    paths = [place / "episode-map.png", place / "episode-choices.png"]
+    for path, drawn in zip(paths, (map_figure(episode), choices_figure(episode, values)), strict=True):
+        save_figure(drawn, path)
+    chosen = "value of each action, minus their mean" if values else "probability of each action"
+    which = (
+        f"The episode that found the source in the median number of steps, {episode.steps}"
+        if looked.typical is not None
+        else f"No episode found the source; this is the first, of {episode.steps} steps"
+    )
+    annotated = figures(
+        paths,
+        f"{which}. First: the path coloured by action, with whiffs, the wind at some moments, step numbers, and the"
+        f" plume as it was at the end (grey, logarithmic). Then, over time: the readings of the antennae, the {chosen},"
+        " the distance from the source"
+        f"{', and the value' if values or episode.value is not None else ''}.",
+    )
+    count = min(REPLAYED, looked.evaluation.episodes)
+    told = habits(replay(navigator.policy, navigator.scenario, [looked.seed(n) for n in range(count)], cells=1))
+    rows = [
+        [habit.when, f"{habit.share:.1%}", f"{habit.from_upwind:.0f}°", *(f"{share:.0%}" for share in habit.actions)]
+        for habit in told
+    ]
+    header = ["when", "share of steps", "angle from upwind", *ACTIONS]
+    note = (
+        f'<p class="caption">What it does when, in the first {count} held-out episodes: 0° is straight upwind, about'
+        " 90° is across the wind or no preference, 180° is downwind, as a mean; then how often it takes each"
+        " action.</p>"
+    )
+    return annotated + note + table(header, rows)
+
+
+def _animations(folder: Path, looked: Looked) -> str:
+    """The typical and the failed episode, as they went."""
+    navigator, place = looked.navigator, folder / "figures"
+    shown = {"Typical": looked.typical, "Failed": looked.failed}
+    parts = []
+    for name, episode in shown.items():
+        if episode is None:
+            continue
+        path = place / f"episode-{name.lower()}.webp"
+        seed = looked.seed(episode)
+        save_animation(film(navigator.policy, navigator.scenario, seed, pixels=PIXELS), path)
+        steps = int(looked.evaluation.steps[episode])
+        parts.append(
+            f"<div>{figure(path, f'{name} episode, {steps} steps: number {episode + 1} of the held-out ones.')}</div>"
+        )
+    if looked.failed is None:
+        parts.append(f"<p>All {looked.evaluation.episodes:,} episodes found the source.</p>")
+    if looked.typical is None:
+        parts.append(f"<p>None of {looked.evaluation.episodes:,} episodes found the source.</p>")
+    return f'<div class="row films">{"".join(parts)}</div>'
+
+
+def _trajectories(folder: Path, looked: Looked) -> str:
+    path, summary = folder / "figures" / "trajectories.png", looked.evaluation.summary()
+    title = f"{folder.name}, last checkpoint: {summary['success']:.2%} of {summary['episodes']:,} held-out episodes"
+    save_figure(evaluation_figure(looked.evaluation, title), path)
+    return figure(path, "Held-out episodes of the last checkpoint; the green dot is the source.")
+
+
+def _learning(folder: Path) -> str:
+    path = folder / "figures" / "training.png"
+    save_figure(training_figure(folder), path)
+    return figure(
+        path, "Success and SPL while learning, success in validation episodes, events, and the parameters in use."
+    )
+
+
+def _network(folder: Path, navigator: Navigator) -> str:
+    path = folder / "figures" / "network.png"
+    save_figure(network_figure(navigator), path)
+    return figure(
+        path,
+        "Weights at the last checkpoint: blue positive, red negative, grey pruned. A row is a unit, a column is one of"
+        " its inputs.",
+    )
+
+
+def _spectra(folder: Path, navigator: Navigator) -> str:
+    """Eigenvalues of weights and activations at some moments, with what they amount to."""
+    moments, net = analyse_run(folder, MOMENTS), navigator.net
+    notes = ""
+    if net.depth > navigator.config.depth and net.rules.grow_init == "identity":
+        notes += " A layer that is added starts as the identity, whose eigenvalues are all 1."
+    if net.shape().pruned:
+        notes += " Where pruning has thinned some units more than others, spikes can appear without learning."
+    parts = []
+    for name, draw, caption, said in (
+        (
+            "weights", weights_figure,
+            "Eigenvalues of each layer's weights at some moments (blue), the bulk of random weights of the same size"
+            f" and scale (red), and spikes above it (yellow).{notes}",
+            weights_conclusion(moments[-1].inspection),
+        ),
+        (
+            "activations", grams_figure,
+            "Eigenvalues of the layers' activations (blue), and the law of a random layer that is given the same inputs"
+            " (red); D is the Kolmogorov distance between the two.",
+            activations_conclusion(moments[-1].inspection),
+        ),
+    ):  # fmt: skip
+        paths = []
+        shown = zip(moments, drifts(moments), strict=True)
+        for n, (moment, drift) in enumerate(shown):
+            if name == "activations" and moment.inspection.layers[0].gram is None:
+                continue
+            paths.append(folder / "figures" / f"report-{name}-{n}.png")
+            save_figure(draw([moment.label], [moment.inspection], [drift]), paths[-1])
+        parts.append(figures(paths, caption, small=True) + conclusion(said))
+    return "".join(parts)
+
+
+def _plasticity(folder: Path, metrics: list[dict[str, Any]]) -> str:
+    lines = [line for line in metrics if line.get("plasticity")]
+    if not lines:
+        return ""
+    path, found = folder / "figures" / "plasticity.png", [line["plasticity"] for line in lines]
+    save_figure(plasticity_figure([line["step"] / 1e6 for line in lines], found, "steps, millions"), path)
+    return figure(path, "How able each layer still is to learn, at every validation.") + conclusion(
+        plasticity_conclusion(found)
+    )
+
+
+def _settings(written: dict[str, Any], config: Config, world: Scenario) -> str:
+    """Everything that the run was made with; its world with the reward that was paid, not the one it replaced."""
+    note = f"The world is shown as trained, with reward {config.learner.reward}."
+    trained = dataclasses.asdict(config.rewarded(world))
+    return f'<p class="soft">{html.escape(note)}</p>' + settings({**written, "world": trained})
 
 
 def _headline(config: dict[str, Any]) -> str:
@@ -81,62 +263,30 @@ def _headline(config: dict[str, Any]) -> str:
     )
 
 
-def _cards(result: dict[str, Any] | None, last: dict[str, Any]) -> list[tuple[str, str]]:
-    """What matters at a glance: of the finished run, or of what it has come to."""
-    cards = []
-    if result is None:
-        validated = last["validation"] or {}
-        success = validated.get("success", last["success"])
-        cards.append(("so far" if success is None else f"{success:.1%}", "success so far; not finished"))
-    else:
-        interval = f"[{result['low']:.2%}, {result['high']:.2%}], {result['episodes']:,} held out"
-        steps = "-" if result["mean_steps"] is None else f"{result['mean_steps']:.0f}"
-        cards += [
-            (f"{result['success']:.2%}", f"success {interval}"),
-            (steps, "mean steps to the source"),
-            (f"{result['spl']:.3f}", "SPL"),
-        ]
+def _cards(result: dict[str, Any] | None, looked: Looked, last: dict[str, Any]) -> list[tuple[str, str]]:
+    """What matters at a glance."""
+    summary = looked.evaluation.summary()
+    interval = f"[{summary['low']:.2%}, {summary['high']:.2%}]"
+    steps = "-" if summary["mean_steps"] is None else f"{summary['mean_steps']:.0f}"
     return [
-        *cards,
+        (f"{summary['success']:.2%}", f"success {interval}, {summary['episodes']:,} held-out episodes"),
+        (steps, "mean steps to the source"),
+        (f"{summary['spl']:.3f}", "SPL"),
         (f"{last['depth']}", f"hidden layers, {len(last['frozen'])} frozen"),
-        (f"{last['density']:.1%}", f"of the weights left: {last['parameters']:,} parameters"),
-        (f"{last['step'] / 1e6:.2f} M", f"steps in {last['seconds']:.0f} s"),
+        (f"{last['density']:.1%}", f"density: {last['parameters']:,} parameters left"),
+        (f"{last['step'] / 1e6:.2f} M", f"steps in {last['seconds']:.0f} s{'' if result else '; not finished'}"),
     ]
 
 
-def show_result(result: dict[str, Any]) -> None:
-    """A trained navigator as a table: the last checkpoint, which the run stands behind, and what there is to know."""
-    from rich import box
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
-
-    console = Console()
-    if result["episodes"]:
-        table = Table(box=box.SIMPLE, title=escape(f"{result['run']}: {result['episodes']:,} held-out episodes"))
-        for column in ("checkpoint", "success [95 % CI]", "mean steps", "SPL"):
-            table.add_column(column)
-        for checkpoint, s in (("last", result), ("best", result.get("best"))):
-            if s is not None:
-                steps = "-" if s["mean_steps"] is None else f"{s['mean_steps']:.1f}"
-                rate = f"{s['success']:.2%} [{s['low']:.2%}, {s['high']:.2%}]"
-                table.add_row(checkpoint, rate, steps, f"{s['spl']:.3f}")
-        console.print(table)
-    else:
-        print(f"{result['run']}: {result['validation']['last']:.2%} success in the last validation; not evaluated")
-    frozen = ", ".join(map(str, result["frozen"])) or "none"
-    print(f"network: depth {result['depth']}, density {result['density']:.3f}, {result['parameters']:,} parameters,"
-          f" frozen layers: {frozen}")  # fmt: skip
-    print(f"trained: {result['step']:,} steps in {result['seconds']:.1f} s")
-    if result["regressed"]:
-        print(regression(result))
-
-
-def regression(result: dict[str, Any]) -> str:
-    """What to say of a run whose last checkpoint is far below its best one."""
-    last, best = result["validation"]["last"], result["validation"]["best"]
-    return (
-        f"Training regressed: the last checkpoint found the source in {last:.1%} of the validation episodes, the best"
-        f" one in {best:.1%}. Use the best one (gpf evaluate {result['run']} --checkpoint best), train for longer"
-        " (--steps), or lower --learning-rate."
-    )
+def _regression(folder: Path, result: dict[str, Any] | None) -> str:
+    """Both checkpoints, where the last one is far below the best one."""
+    if result is None or not result.get("regressed"):
+        return ""
+    said = html.escape(regression({"run": folder, **result}))
+    rows = []
+    for name, s in (("last", result), ("best", result.get("best"))):
+        if s is not None and s["success"] is not None:
+            steps = "-" if s["mean_steps"] is None else f"{s['mean_steps']:.1f}"
+            rows.append([name, f"{s['success']:.2%} [{s['low']:.2%}, {s['high']:.2%}]", steps, f"{s['spl']:.3f}"])
+    shown = table(["checkpoint", "success [95 % CI]", "mean steps", "SPL"], rows) if rows else ""
+    return f"<section><h2>Training regressed</h2><p>{said}</p>{shown}</section>"

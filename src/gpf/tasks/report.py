@@ -42,20 +42,21 @@ def _write(task: Task[Any], folder: Path, tell: Tell) -> Path:
     config = task.read(folder)
     variant = task.variant_of(config)
     sections = {}
+    tell("figures")
     if task.curves:
         save_figure(curves_figure(task.curves, {variant: [one]}, task.unit), place / "training.png")
         sections["Learning"] = html.figure(place / "training.png", "What was measured after every round.")
-    sections["Events"] = html.event_table(one.events, task.unit)
+    sections["Events"] = html.event_table(task.named(one.events, config), task.unit)
     if any("after" in event for event in one.events):
         save_figure(events_figure({variant: [one]}, task.unit), place / "events.png")
         sections["Events"] += html.figure(place / "events.png", "Growth, pruning and freezing over time.")
+    tell("spectra")
     spectra = spectra_figure(task, one)
     if spectra is not None:
         save_figure(spectra, place / "spectra.png")
         sections["Spectra"] = html.figure(
             place / "spectra.png",
-            "Eigenvalues of the weights after each growth, with the law of random weights.",
-            "large",
+            "Eigenvalues of the weights after each growth, with the bulk of random weights.",
         )
     sections["Settings"] = html.settings(read_config(folder))
     last = one.lines[-1]

@@ -378,6 +378,7 @@ TASK = Task(
     find_data=lambda config: three_parts(),
     variant_of=lambda config: config.variant,
     network=make_model,
+    metric=lambda config: "validation loss",
     title="GPT-2 on TinyShakespeare: twelve blocks, or one that grows to twelve",
     summary="Vocabulary 50,257, context 64, 8 heads, width 64, AdamW, rate 1e-4, batches of 8, 10,000 steps. Nine"
     " tenths of the text to learn from, a half of the rest for the rules to look at, the other half to report.",

@@ -1,6 +1,7 @@
 """What growing, pruning and freezing did to the network of a run: its snapshots, analysed and drawn."""
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,11 +37,15 @@ class Moment:
     """Of every layer."""
     folds: list[float]
     """Mean number of linear regions that a path between two observations passes through, up to each hidden layer;
-    empty where the network is not piecewise linear."""
+    empty where the network is not piecewise linear, or where it was not asked for."""
 
 
-def analyse_run(folder: Path) -> list[Moment]:
-    """All snapshots of a run, and the network at its end."""
+def analyse_run(folder: Path, most: int | None = None) -> list[Moment]:
+    """All snapshots of a run, and the network at its end.
+
+    With `most`, not more of these, chosen by `telling`, and activations of the first and the last only: they take most
+    of the time.
+    """
     config, world = read_run_config(folder)
     probe = torch.from_numpy(probe_inputs(world, config.learner.observation, config.without))
 
@@ -58,17 +63,30 @@ def analyse_run(folder: Path) -> list[Moment]:
         if snapshot.number < len(last.events)  # a killed run may have left later ones, and will write them again
     ]
     seen.append(("end", False, last.epoch, last.model))
+    if most is not None:
+        seen = [seen[n] for n in telling([label for label, *_ in seen], most)]
     return [
         Moment(
             label,
             before,
             epoch,
-            inspect(model, probe, quiet=True),
+            inspect(model, probe if most is None or n in (0, len(seen) - 1) else None, quiet=True),
             {name: weight_matrix(module).double() for name, module in weighted_layers(model)},
-            _regions(model, probe),
+            _regions(model, probe) if most is None else [],
         )
-        for label, before, epoch, model in seen
+        for n, (label, before, epoch, model) in enumerate(seen)
     ]
+
+
+def telling(labels: Sequence[str], most: int) -> list[int]:
+    """Which moments to show: the last and the first, then growths, then other events, of each kind the latest."""
+
+    def rank(n: int) -> tuple[int, int]:
+        kinds = ("before event", " frozen ", " pruned ", " grown ")
+        kind = max((k for k, words in enumerate(kinds) if words in labels[n]), default=0)
+        return (5 if n == len(labels) - 1 else 4 if n == 0 else kind), n
+
+    return sorted(sorted(range(len(labels)), key=rank, reverse=True)[:most])
 
 
 def draw_run(folder: Path, moments: list[Moment]) -> list[Path]:

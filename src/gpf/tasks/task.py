@@ -19,6 +19,7 @@ from torch import nn
 from gpf import settings
 from gpf.network import GrowPruneFreeze, Rules, load
 from gpf.network.controller import Watcher
+from gpf.network.events import METRIC
 from gpf.reports.tables import Measure, Measures
 from gpf.reports.verdicts import Claim
 from gpf.runs.folder import (
@@ -38,10 +39,8 @@ from gpf.tasks.registry import REGISTRY
 
 Outcomes = Mapping[str, Sequence[Outcome]]
 """Of every variant, one of each seed."""
-
-
 Tell = Callable[[str], None]
-"""Called with the name of a phase that begins."""
+"""Called with the name of each phase of a report before it begins."""
 
 
 class Config(Protocol):
@@ -95,6 +94,8 @@ class Task(Generic[C]):
     """The settings that the command's options change, given some to begin with; None for those themselves."""
     choices: Mapping[str, tuple[tuple[str, ...], str]] = field(default_factory=dict)
     """Options beside the settings, on which those of `start` depend: their values, the first by default, and help."""
+    metric: Callable[[C], str] = lambda config: METRIC
+    """What the rules look at, in words: the reasons of events call it so in reports."""
     report: Callable[[Path, Tell], Path] | None = None
     """Writes the report of a run; None for one of curves, events and spectra."""
 
@@ -138,6 +139,10 @@ class Task(Generic[C]):
         else:
             line = (self.describe_result or result_line)(result)
             print(f"{result['run']}: {line}; {result['seconds']:.0f} s")
+
+    def named(self, events: Sequence[dict[str, Any]], config: C) -> list[dict[str, Any]]:
+        """Events whose reasons call the metric by its name."""
+        return [{**event, "reason": event["reason"].replace(METRIC, self.metric(config))} for event in events]
 
     def of(self, values: Mapping[str, Any]) -> C:
         """Settings from plain data, with what this task changes."""

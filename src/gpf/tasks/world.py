@@ -170,6 +170,7 @@ def group_name(folder: Path) -> str:
 
 def write_report(folder: Path, tell: Tell) -> Path:
     """Write a run's `report.html`, measured on what the run did not learn from nor stop on; returns its path."""
+    tell("figures")
     config, lines = read_config(folder), read_log(folder, "metrics")
     if not lines:
         raise RunError(f"run {folder} has no finished round yet")
@@ -197,7 +198,7 @@ def write_report(folder: Path, tell: Tell) -> Path:
     ]
     sections = {
         "Learning": html.figure(place / "training.png", "Validation loss, blocks and parameters; dotted: events."),
-        "Events": html.event_table(read_log(folder, "events"), "step"),
+        "Events": html.event_table(TASK.named(read_log(folder, "events"), read_run_config(folder)), "step"),
         "Predictions": html.table(["cross-entropy, nats a token", *STREAMS], rows, len(rows) - 1)
         + html.figure(place / "reliability.png", "How often the likeliest token came, by how sure the model was."),
         "Dreams": imagined,
@@ -221,5 +222,6 @@ TASK = Task(
     describe=_line,
     describe_result=_result_line,
     report=write_report,
+    metric=lambda config: "validation loss",
     network=make_model,
 )
