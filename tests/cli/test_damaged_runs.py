@@ -86,7 +86,7 @@ def test_a_result_that_is_none(text, run, mistake):
     refused(mistake, run, REPORT, RESUME)
 
 
-@pytest.mark.parametrize("text", ['{"success": "x"}', '{"success": 1, "low": [], "high": {}}'])
+@pytest.mark.parametrize("text", ['{"regressed": true}', '{"regressed": true, "validation": {"last": [], "best": 1}}'])
 def test_wrong_types_in_the_result_of_a_navigator(text, plume_run, tmp_path, mistake):
     run = shutil.copytree(plume_run, tmp_path / "run")
     (run / "result.json").write_text(text)

@@ -92,7 +92,7 @@ def test_a_report_has_everything_in_it_and_asks_for_nothing_outside(reported):
     assert "@import" not in text
     assert "url(" not in text
     assert page.sections == [
-        None, "episode", "trajectories", "learning", "events", "network", "spectra", "plasticity", "settings", "terms",
+        "episode", "trajectories", "learning", "events", "network", "spectra", "plasticity", "settings", "terms",
     ]  # fmt: skip
     assert len(page.pictures("png")) + len(page.pictures("webp")) == len(page.images)
     assert all(image.width > 300 for image in page.pictures("png"))
@@ -129,28 +129,29 @@ def episodes_only(monkeypatch):
 
 def outcomes(monkeypatch, success):
     """Held-out episodes have these outcomes in reports, whatever the navigator does."""
-    evaluate = plume_report.evaluate_held_out
+    held_out = plume_report._held_out
 
-    def changed(*arguments, **options):
-        found = evaluate(*arguments, **options)
+    def changed(*arguments):
+        found = held_out(*arguments)
         return dataclasses.replace(found, success=np.resize(success, found.episodes))
 
-    monkeypatch.setattr(plume_report, "evaluate_held_out", changed)
+    monkeypatch.setattr(plume_report, "_held_out", changed)
 
 
 def without_evaluation(source, folder):
     """A copy of a run that was not evaluated when it ended."""
     shutil.copytree(source, folder)
     result = json.loads((folder / "result.json").read_text())
-    for name in ("success", "low", "high", "mean_steps", "spl", "episodes", "checkpoints"):
-        del result[name]
-    (folder / "result.json").write_text(json.dumps(result))
+    for name in ("success", "low", "high", "mean_steps", "spl"):
+        result[name] = None
+    (folder / "result.json").write_text(json.dumps({**result, "episodes": 0}))
     (folder / "figures" / "trajectories.png").unlink()
+    (folder / "held_out.npz").unlink()
     return folder
 
 
 def test_phases_are_told_of_before_they_begin(finished):
-    assert finished[2] == ["held-out episodes", "figures", "animations", "spectra"]
+    assert finished[2] == ["episodes", "figures", "animations", "spectra"]
 
 
 def test_reasons_name_the_metric_that_the_rules_look_at(finished):
@@ -227,24 +228,37 @@ def test_where_all_failed_the_first_is_explained(finished, monkeypatch, tmp_path
     assert "No episode found the source; this is the first" in page.text
 
 
-def test_failures_that_the_run_knows_of_are_looked_for_in_all_its_episodes(finished, monkeypatch, tmp_path):
+def test_the_episodes_of_a_report_are_those_of_the_result(finished):
+    """Both are read from one file, so that a report cannot contradict its run."""
+    folder = finished[0]
+    navigator, result = load_navigator(folder), read_result(folder)
+    kept = plume_report._held_out(folder, navigator, evaluated=True)
+    assert (kept.episodes, kept.summary()["spl"]) == (result["episodes"], result["spl"])
+    assert kept.steps.tolist() == navigator.evaluate(result["episodes"]).steps.tolist()
+
+
+def test_the_typical_episode_is_the_median_of_those_that_found_the_source(finished):
     navigator = load_navigator(finished[0])
-    outcomes(monkeypatch, [*[True] * 20, *[False] * 20])
-    known = {"episodes": 40, "success": 0.5}
-    assert (plume_report._look(navigator, known).failed, plume_report._look(navigator, None).failed) == (20, None)
-    assert plume_report._look(navigator, {"episodes": 40, "success": 1.0}).evaluation.episodes == 20
+    result = dataclasses.replace(
+        navigator.evaluate(7),
+        success=np.array([True, False, True, True, False, True, True]),
+        steps=np.array([9, 30, 3, 7, 30, 5, 6]),
+    )
+    looked = plume_report._look(navigator, result)
+    assert (looked.typical, looked.failed) == (6, 1)  # of 3, 5, 6, 7 and 9 steps
 
 
-def test_the_typical_episode_is_the_median_of_those_that_found_the_source(finished, monkeypatch):
-    success = np.array([True, False, True, True, True])
-    outcomes(monkeypatch, success)
-    looked = plume_report._look(load_navigator(finished[0]), None)
-    steps = looked.evaluation.steps[looked.evaluation.success]
-    assert looked.evaluation.success[looked.typical]
-    longer = np.count_nonzero(steps > looked.evaluation.steps[looked.typical])
-    shorter = np.count_nonzero(steps < looked.evaluation.steps[looked.typical])
-    assert max(longer, shorter) <= len(steps) / 2
-    assert looked.failed == 1
+@pytest.mark.usefixtures("episodes_only")
+def test_a_report_says_that_training_regressed(finished, tmp_path):
+    folder = shutil.copytree(finished[0], tmp_path / "run")
+    result = read_result(folder)
+    best = {**result, "success": 0.875, "low": 0.8, "high": 0.9}
+    changes = {"regressed": True, "best": best, "validation": {"last": 0.638, "best": 0.844}}
+    (folder / "result.json").write_text(json.dumps({**result, **changes}))
+    page = Page(write_report(folder).read_text())
+    assert "Training regressed" in page.text
+    for number in ("63.8%", "84.4%", "87.50%"):
+        assert number in page.text
 
 
 @pytest.mark.usefixtures("episodes_only")

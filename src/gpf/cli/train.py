@@ -156,7 +156,7 @@ def _train_one(task: "Task[Any]", config: Any, asked: Options) -> dict[Path, dic
         if asked.report:
             write_report(run.folder, lambda name: phase(name, 0))
 
-    return {run.folder: train_shown(task, run, asked.threads, asked.tensorboard, report)}
+    return {run.folder: train_shown(task, run, asked.threads, asked.tensorboard, report, new=asked.resume is None)}
 
 
 def _train_seeds(task: "Task[Any]", config: Any, asked: Options) -> dict[Path, dict[str, Any]]:

@@ -91,7 +91,7 @@ class Run:
 
     def discard(self) -> None:
         """Delete a run that has learned nothing yet; one with a round to its name stays."""
-        if not read_log(self.folder, "metrics"):
+        if not (self.folder / "metrics.jsonl").exists() and not self.checkpoint("last").exists():
             self.close()
             shutil.rmtree(self.folder)
 

@@ -63,10 +63,11 @@ def write_report(folder: Path, tell: Tell = lambda phase: None) -> Path:
     if not metrics or not (folder / "checkpoints" / "last" / "manifest.json").exists():
         raise RunError(f"run {folder} has no finished round yet")
     result = read_result(folder)
-    evaluated = result if result is not None and result.get("success") is not None else None
+    evaluated = result is not None and result.get("success") is not None
     with _one_thread():
-        tell("held-out episodes")
-        looked = _look(folder, load_navigator(folder), evaluated)
+        tell("episodes")
+        navigator = load_navigator(folder)
+        looked = _look(navigator, _held_out(folder, navigator, evaluated))
         config = looked.navigator.config
         tell("figures")
         sections = {
@@ -101,14 +102,16 @@ def _one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _look(folder: Path, navigator: Navigator, evaluated: dict[str, Any] | None) -> Looked:
-    """The episodes of the run's own evaluation; or some others, if it has none."""
+def _held_out(folder: Path, navigator: Navigator, evaluated: bool) -> Evaluation:
+    """The episodes of the run's own evaluation; or some, if it has none."""
     kept = folder / "held_out.npz"
-    looked = (
-        Evaluation.load(kept, navigator.scenario)
-        if evaluated is not None and kept.exists()
-        else navigator.evaluate(EPISODES, paths=EPISODES)
-    )
+    if evaluated and kept.exists():
+        return Evaluation.load(kept, navigator.scenario)
+    return navigator.evaluate(EPISODES, paths=EPISODES)
+
+
+def _look(navigator: Navigator, looked: Evaluation) -> Looked:
+    """Choose the episodes that are shown."""
     found, failed = np.flatnonzero(looked.success), np.flatnonzero(~looked.success)
     order = found[np.argsort(looked.steps[found], kind="stable")]
     return Looked(

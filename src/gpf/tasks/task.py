@@ -237,8 +237,9 @@ def train_shown(
     threads: int | None = None,
     tensorboard: bool = False,
     then: Callable[[Phase], object] = lambda phase: None,
+    new: bool = True,
 ) -> dict[str, Any]:
-    """Train a run to its end, and show how far it is; what fails before its first round leaves no folder behind.
+    """Train a run to its end, and show how far it is; a new one that fails at once leaves no folder behind.
 
     Args:
         task: What it learns.
@@ -246,6 +247,7 @@ def train_shown(
         threads: To step worlds with; None for one per core.
         tensorboard: Whether to write the metrics for TensorBoard, too.
         then: What else to do, and to show the phases of.
+        new: Whether it has just been created.
     """
     try:
         total, count = task.length(task.read(run.folder))
@@ -254,7 +256,8 @@ def train_shown(
             then(display.phase)
             return result
     except Exception:
-        run.discard()
+        if new:
+            run.discard()
         raise
     finally:
         run.close()
