@@ -122,7 +122,7 @@ def memory_bounds(rows: NDArray[Any]) -> tuple[NDArray[np.float32], NDArray[np.f
 
 
 class Memory:
-    """The memories of many lanes.
+    """The memories of many lanes; what counts as a whiff depends on the noise that their scenarios have at first.
 
     Attributes:
         features: float32, shape (lanes, 14), as of the last update; written in place.
