@@ -6,7 +6,7 @@ Contenders, each on one core, with the same observation (memory), reward (search
 
 - ours: the default of `gpf train`
 - PPO and DQN of stable-baselines3 with their own defaults, over 8 environments of `make_vec_env`
-- the same two over 8 native lanes of ours, through an adapter
+- the same two over 8 native lanes of ours, `gpf.plume.sb3.PlumeVecEnv`
 
 The clock runs while a contender learns, and stops while it is evaluated: 500 held-out episodes, the same for all. Time
 counts until the second of two evaluations in a row at 95 %. Peers are evaluated with best and with drawn actions, and
@@ -206,13 +206,14 @@ def measure_peer(contender: str, seed: int, limit: float) -> Curve:
     from stable_baselines3.common.env_util import make_vec_env
 
     import gpf  # noqa: F401 - registers the environments
+    from gpf.plume.sb3 import PlumeVecEnv
     from gpf.plume.scenario import Scenario
 
     scenario = Scenario.preset("reference").rewarded("search", DISCOUNT)
     kwargs: dict[str, Any] = {"scenario": scenario, "observation": "memory"}
     lanes: Any
     if contender.endswith("native"):
-        lanes = native_lanes(scenario)
+        lanes = PlumeVecEnv(LANES, threads=1, **kwargs)
     else:
         lanes = make_vec_env("gpf/Plume-v0", n_envs=LANES, seed=seed, env_kwargs=kwargs)
     curve: Curve = []
@@ -239,8 +240,6 @@ def measure_peer(contender: str, seed: int, limit: float) -> Curve:
         model: Any = stable_baselines3.PPO("MlpPolicy", lanes, gamma=DISCOUNT, seed=seed, device="cpu")
     else:  # as many gradient steps as its documentation asks for with several environments
         model = stable_baselines3.DQN("MlpPolicy", lanes, gamma=DISCOUNT, gradient_steps=-1, seed=seed, device="cpu")
-    if contender.endswith("native"):
-        lanes.seed(seed)
     model.learn(total_timesteps=50_000_000 if contender.startswith("ppo") else 1_000_000, callback=Watch())
     return curve
 
@@ -259,63 +258,6 @@ def peer_success(model: Any, scenario: Any, drawn: bool) -> float:
         world.step(actions.astype(np.int64))
         found |= world.successes
     return float(found.mean())
-
-
-def native_lanes(scenario: Any) -> Any:
-    """Our vector environment as stable-baselines3's."""
-    from gymnasium import spaces
-    from stable_baselines3.common.vec_env import VecEnv
-
-    from gpf.plume.vector_env import PlumeVectorEnv
-
-    class NativeLanes(VecEnv):
-        """Restarts finished lanes at once, and hands their last observation over in the infos, as that library asks."""
-
-        def __init__(self) -> None:
-            self.lanes = PlumeVectorEnv(LANES, scenario, "memory", autoreset_mode="SameStep", threads=1)
-            space = self.lanes.single_observation_space
-            assert isinstance(space, spaces.Box)
-            super().__init__(LANES, space, self.lanes.single_action_space)
-            self._seed: int | None = None
-
-        def seed(self, seed: int | None = None) -> list[int | None]:
-            self._seed = seed
-            return [seed] * LANES
-
-        def reset(self) -> Any:
-            return self.lanes.reset(seed=self._seed)[0].copy()
-
-        def step_async(self, actions: Any) -> None:
-            self.actions = actions
-
-        def step_wait(self) -> Any:
-            seen, rewards, terminations, truncations, infos = self.lanes.step(self.actions)
-            over = terminations | truncations
-            extra: list[dict[str, Any]] = [{} for _ in range(LANES)]
-            for i in np.flatnonzero(over):
-                last = infos["final_obs"][i]
-                extra[i] = {
-                    "terminal_observation": last,
-                    "TimeLimit.truncated": bool(truncations[i] and not terminations[i]),
-                }
-            return seen.copy(), rewards.astype(np.float32), over.copy(), extra
-
-        def close(self) -> None:
-            self.lanes.close()
-
-        def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
-            return [None] * LANES
-
-        def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
-            raise NotImplementedError
-
-        def env_method(self, method_name: str, *args: Any, indices: Any = None, **kwargs: Any) -> list[Any]:
-            raise NotImplementedError
-
-        def env_is_wrapped(self, wrapper_class: Any, indices: Any = None) -> list[bool]:
-            return [False] * LANES
-
-    return NativeLanes()
 
 
 if __name__ == "__main__":

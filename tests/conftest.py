@@ -73,9 +73,9 @@ def shorten(patch):
     """Held-out episodes, and observations whose activations are looked at: a few in place of thousands."""
     from gpf.navigation.rollouts import probe_inputs
 
-    for module in ("gpf.tasks.plume", "gpf.tasks.plume_report"):
-        patch.setattr(f"{module}.EPISODES", 20)
-        patch.setattr(f"{module}.PATHS", 3)
+    patch.setattr("gpf.tasks.plume.PATHS", 3)
+    patch.setattr("gpf.studies.reproduction.HELD_OUT_EPISODES", 20)
+    patch.setattr("gpf.tasks.plume_report.SHOWN", 20)
     patch.setattr("gpf.tasks.spectra.probe_inputs", lambda *arguments: probe_inputs(*arguments)[::5])
 
 
@@ -112,7 +112,7 @@ def plume_run(tmp_path_factory, short_world):
     }  # fmt: skip
     settings = {
         "scenario": str(short_world), "steps": 12_000, "lanes": 16, "horizon": 64, "minibatch": 256, "width": 16,
-        "round_epochs": 3, "validate_every": 2, "validation_episodes": 10, "rules": rules,
+        "round_epochs": 3, "validate_every": 2, "validation_episodes": 10, "evaluate": 20, "rules": rules,
     }  # fmt: skip
     folder = tmp_path_factory.mktemp("plume") / "run"
     run = TASK.create(folder, TASK.of(settings))

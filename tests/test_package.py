@@ -34,7 +34,9 @@ def test_a_package_has_what_it_says_that_it_exports(name):
 
 def test_gpf_lists_what_users_import_and_nothing_else():
     assert set(dir(gpf)) == {*gpf.__all__, "__version__"}
-    assert {name for name in gpf.__all__ if name.islower()} - {"attach", "load"} == set(PUBLIC)
+    assert {name for name in gpf.__all__ if name.islower()} - {"attach", "load", "load_navigator", "train"} == set(
+        PUBLIC
+    )
     with pytest.raises(AttributeError, match="'gpf' has no attribute 'attatch'"):
         gpf.attatch  # noqa: B018
     code = "import gpf; gpf.network.register_identity, gpf.attach, gpf.plume.Scenario; print('found')"

@@ -104,6 +104,7 @@ def _run_tests(job: dict[str, Any], noted: Path) -> None:
         os.environ["PYTHONPATH"] = str(Path(job["checkout"]) / "src")
         os.environ.pop("PYTEST_CURRENT_TEST", None)
         sys.path[0] = os.environ["PYTHONPATH"]
+        importlib.invalidate_caches()  # the folder was replaced, perhaps within a tick of its modification time
         if job["unchanged"]:
             _pretend_unchanged(**job["unchanged"])
         import pytest

@@ -8,7 +8,9 @@ import gymnasium as _gymnasium
 
 if _TYPE_CHECKING:
     from gpf import continual, navigation, network, plume, spectra, tasks, world_model
+    from gpf.navigation.agents import load_navigator
     from gpf.network import MLP, GrowPruneFreeze, Rules, attach, load
+    from gpf.tasks.plume import train
 
 __version__ = "0.1.0"
 __all__ = [
@@ -18,13 +20,21 @@ __all__ = [
     "attach",
     "continual",
     "load",
+    "load_navigator",
     "navigation",
     "network",
     "plume",
     "spectra",
     "tasks",
+    "train",
     "world_model",
 ]
+_HOMES = {
+    "load_navigator": "gpf.navigation.agents",
+    "train": "gpf.tasks.plume",
+    **dict.fromkeys(("MLP", "GrowPruneFreeze", "Rules", "attach", "load"), "gpf.network"),
+}
+"""Where what is not a package of ours comes from."""
 
 _gymnasium.register(
     id="gpf/Plume-v0",
@@ -42,9 +52,9 @@ def __getattr__(name: str) -> _Any:
     """Load what needs torch or numba when it is first asked for, so that `import gpf` stays light."""
     if name not in __all__:
         raise AttributeError(f"module 'gpf' has no attribute {name!r}")
-    if name.islower() and name not in ("attach", "load"):
-        return _importlib.import_module(f"gpf.{name}")
-    return getattr(_importlib.import_module("gpf.network"), name)
+    if name in _HOMES:
+        return getattr(_importlib.import_module(_HOMES[name]), name)
+    return _importlib.import_module(f"gpf.{name}")
 
 
 def __dir__() -> list[str]:

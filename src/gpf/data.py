@@ -133,7 +133,7 @@ def gpt2_encoding() -> Any:
         import tiktoken
         from tiktoken.load import data_gym_to_mergeable_bpe_ranks
     except ImportError:
-        raise ValueError("tiktoken: it is not installed; accepted: after pip install 'gpf-networks[text]'") from None
+        raise ValueError("GPT-2's vocabulary needs the extra text: pip install 'gpf-networks[text]'") from None
     files = {name: str(_checked(source)) for name, source in GPT2.items()}
     ranks = data_gym_to_mergeable_bpe_ranks(
         vocab_bpe_file=files["vocab.bpe"],

@@ -15,6 +15,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal, Self, TypeVar
 
 AnySettings = TypeVar("AnySettings")
+MANY = 12
+"""Names that an error lists, at most."""
 
 
 def number(default: float | None, low: float = -math.inf, high: float = math.inf, *, below: bool = False) -> Any:
@@ -107,11 +109,15 @@ def choose(what: str, name: Any, among: Iterable[str]) -> str:
 
 
 def unknown(what: str, name: Any, known: Iterable[str]) -> str:
-    """An error about a name that nobody knows, with what was probably meant."""
+    """An error about a name that nobody knows: what was probably meant, and what is accepted, if that is not long."""
     accepted = list(known)
+    some = ", ".join(accepted[:MANY]) or "none"
     close = difflib.get_close_matches(str(name), accepted, n=1)
-    hint = f"did you mean {close[0]!r}?" if close else f"accepted: {', '.join(accepted) or 'none'}"
-    return f"unknown {what} {shown(name)}; {hint}"
+    if not close:
+        more = f" and {len(accepted) - MANY} more" if len(accepted) > MANY else ""
+        return f"unknown {what} {shown(name)}; accepted: {some}{more}"
+    meant = f"unknown {what} {shown(name)}; did you mean {close[0]!r}?"
+    return meant if len(accepted) > MANY else f"{meant} Accepted: {some}"
 
 
 def shown(value: Any) -> str:

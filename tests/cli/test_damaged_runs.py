@@ -24,9 +24,9 @@ def regression_run(tmp_path_factory):
 
 @pytest.fixture(params=["plume", "regression", "world"])
 def run(request, tmp_path):
-    """A copy of a finished run of a task."""
+    """A copy of a run of a task, which lacks nothing but its result."""
     whole = request.getfixturevalue(f"{request.param}_run")
-    return shutil.copytree(whole, tmp_path / "run", ignore=shutil.ignore_patterns(".lock"))
+    return shutil.copytree(whole, tmp_path / "run", ignore=shutil.ignore_patterns(".lock", "result.json"))
 
 
 def refused(mistake, run, *commands):

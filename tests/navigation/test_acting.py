@@ -42,6 +42,9 @@ def test_readings_count_as_whiffs_where_they_did_in_training_whatever_world_the_
             policy.begin(range(3), acts_in)
             policy.act(raw, np.arange(3), actions)
             np.testing.assert_array_equal(actions, wanted)
+            policy.forget(np.ones(3, np.bool_))  # what was observed, not what a whiff is
+            policy.act(raw, np.arange(3), actions)
+            np.testing.assert_array_equal(actions, wanted)
 
 
 def test_sampled_actions_follow_the_softmax():

@@ -1022,3 +1022,26 @@ def test_running_statistics_move_again_after_undo():
     assert not model[0][1].training
     net.undo()
     assert model[0][1].training
+
+
+def test_rules_that_begin_anew_keep_depth_and_masks_and_let_every_layer_learn():
+    """As a network of the same shape does that never had other rules."""
+    net, x, y = small(depth=2, rules=gpf.Rules(grow_patience=None, freeze_patience=None))
+    train(net.model, net.optimizer, x, y)
+    net.prune(keep=0.5)
+    net.freeze(0)
+    net.end_epoch(1.0)
+    pruned = [weight.pruned.clone() for weight in net.layers[0].weights]
+    other = gpf.Rules(grow_patience=2, warmup=0, activation_threshold=0.1, saliency="magnitude", max_depth=3)
+    net.begin_anew(other)
+    assert (net.rules, net.epoch, net.events, net.frozen, net.depth) == (other, 0, [], (), 2)
+    before = net.layers[0].weights[0].parameter.detach().clone()
+    train(net.model, net.optimizer, x, y)
+    after = net.layers[0].weights[0].parameter.detach()
+    assert torch.equal(net.layers[0].weights[0].pruned, pruned[0])
+    assert not after[pruned[0]].any()
+    assert (after != before)[~pruned[0]].any()
+    assert net.layers[0].activations > 0  # which these rules ask for, and the first ones did not
+    for _ in range(4):
+        net.end_epoch(1.0)
+    assert net.depth == 3

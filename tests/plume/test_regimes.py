@@ -134,13 +134,16 @@ def of(*names, episodes=3, gradual=False, **others):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: preset("rough"), "stream: 'rough'; accepted: gentle, harsh, returning"),
+        (
+            lambda: preset("rough"),
+            "stream must be one of gentle, harsh, returning, or a path to a .json file, got 'rough'",
+        ),
         (lambda: preset("harsh", count=2**31), "visits must be a whole number from 2 to 10,000, got 2147483648$"),
         (lambda: preset("harsh", count=0), "visits must be a whole number from 2 to 10,000, got 0$"),
         (lambda: preset("harsh", count=True), "visits must be a whole number from 2 to 10,000, got True$"),
         (lambda: preset("harsh", episodes=2**31), "episodes must be a whole number from 1 to 100,000,000, got 2147"),
         (lambda: preset("harsh", episodes=10**8), "episodes of all visits must be at most 100,000,000, got 1,400,0"),
-        (lambda: drawn(0, ("home",), 3), "regimes: home; accepted: at least two"),
+        (lambda: drawn(0, ("home",), 3), "regimes must be at least two, or nothing would change, got home"),
         (lambda: Stream((), Scenario()), "number of visits must be a whole number from 2 to 10,000, got 0$"),
         (lambda: Stream((Visit("home", 3),), Scenario()), "number of visits must be .*, got 1$"),
         (lambda: of(*("home", "wide") * 5001), "number of visits must be a whole number from 2 to 10,000, got 10002$"),
@@ -162,7 +165,7 @@ def of(*names, episodes=3, gradual=False, **others):
         (lambda: of("home", "x", regimes={"x": 5}), "regimes must be an object with an object of fields for each"),
         (lambda: of("home", "x", regimes=[1]), r"regimes must be an object .*, got \[1\]$"),
         (lambda: of("home", "wide", home=5), "home: scenario must be a Scenario, .*, got 5$"),
-        (lambda: of("home", "wide", home="moon"), "home: scenario: unknown preset 'moon'"),
+        (lambda: of("home", "wide", home="moon"), "home: unknown scenario 'moon'"),
         (lambda: of("home", "wide", home={"speed": 1e100}), r"home: speed must be at most 100, got 1e\+100$"),
         (lambda: Stream.of({"visits": [{"regime": "home", "days": 3}] * 2}), "visit 0 must be an object of .*days"),
         (lambda: Stream.of({"visits": [1, 2]}), "visit 0 must be an object of regime, episodes .*, got 1$"),

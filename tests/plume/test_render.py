@@ -5,6 +5,8 @@ import sys
 import gymnasium
 import numpy as np
 import pytest
+from matplotlib.backend_bases import FigureManagerBase
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from PIL import Image
 
 import gpf  # noqa: F401 - registers the environments
@@ -72,18 +74,93 @@ def test_a_window_without_a_display_says_so_and_goes_on(capsys):
     assert capsys.readouterr().err == "gpf: no display, so render_mode 'human' shows nothing; try 'rgb_array'\n"
 
 
-def test_a_window_shows_every_frame(monkeypatch):
-    """With a backend that can show, each frame of an episode reaches the figure."""
-    from matplotlib.backends import backend_registry
+class Screen:
+    """A stand-in for a display: a backend of matplotlib that counts as interactive, and keeps what it would show."""
 
-    monkeypatch.setattr(backend_registry, "list_builtin", lambda kind: ["agg"])
-    window = Window(fps=1000)
-    assert window.visible
-    monkeypatch.setattr("matplotlib.pyplot.pause", lambda seconds: None)
+    name = "module://gpf_test_screen"
+
+    def __init__(self):
+        self.pictures, self.waits, self.now, self.closed = [], [], 0.0, 0
+        screen = self
+
+        class Canvas(FigureCanvasAgg):
+            def start_event_loop(self, timeout=0):
+                self.draw()
+                screen.pictures.append(np.array(self.buffer_rgba())[..., :3])
+                screen.waits.append(timeout)
+                screen.now += timeout
+
+        class Manager(FigureManagerBase):
+            def show(self):
+                pass
+
+            def destroy(self):
+                screen.closed += 1
+
+        Canvas.manager_class = Manager
+        self.FigureCanvas, self.FigureManager = Canvas, Manager
+
+
+@pytest.fixture
+def screen(monkeypatch):
+    import matplotlib.pyplot as plt
+    from matplotlib.backends import BackendFilter, backend_registry
+
+    screen, before = Screen(), plt.get_backend()
+    real = backend_registry.list_builtin(BackendFilter.INTERACTIVE)
+    monkeypatch.setitem(sys.modules, "gpf_test_screen", screen)
+    monkeypatch.setattr(backend_registry, "list_builtin", lambda kind: [*real, screen.name])
+    monkeypatch.setattr("gpf.plume.render.time.monotonic", lambda: screen.now)
+    plt.switch_backend(screen.name)
+    yield screen
+    plt.close("all")
+    plt.switch_backend(before)
+
+
+def test_a_window_shows_the_start_and_every_step_at_the_pace_of_the_world(screen):
+    env = gymnasium.make("gpf/Plume-v0", scenario={"speed": 10.0}, render_mode="human")
+    watched = gymnasium.wrappers.RecordEpisodeStatistics(env)
+    twin = gymnasium.make("gpf/Plume-v0", scenario={"speed": 10.0}, render_mode="rgb_array")
+    for one in (watched, twin):
+        one.reset(seed=1, options={"position": [9.0, 3.0], "heading": 1.0})
+    expected = [twin.render()]
+    for action in (0, 1, 4, 0, 2):
+        for one in (watched, twin):
+            one.step(action)
+        expected.append(twin.render())
+    assert watched.render() is None
+    assert screen.waits == pytest.approx([1 / 10] * 6)  # ten steps a second
+    height, width, _ = screen.pictures[0].shape
+    expected = [np.asarray(Image.fromarray(frame).resize((width, height))).astype(float) for frame in expected]
+    for n, picture in enumerate(screen.pictures):
+        unlike = [np.abs(picture - frame).mean() for frame in expected]
+        assert np.argmin(unlike) == n
+        assert unlike[n] < 1.0  # of 255
+    env.close()
+    env.close()
+    assert screen.closed == 1
+
+
+def test_a_window_that_is_late_does_not_hurry_after(screen):
+    window = Window(fps=10)
     for frame in frames(2):
         window.show(frame)
-        assert (window._image.get_array() == frame).all()
-    window.close()
+        screen.now += 5.0  # something else took long
+    window.show(frame)
+    assert screen.waits == pytest.approx([0.1, 1e-3, 1e-3])
+
+
+def test_an_episode_goes_on_when_the_user_closes_the_window(screen, monkeypatch):
+    import matplotlib.pyplot as plt
+
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    env = PlumeEnv(render_mode="human")
+    env.reset(seed=0)
+    plt.close("gpf plume")
+    for _ in range(3):
+        env.step(0)
+    env.close()
+    assert len(screen.pictures) == 1
 
 
 def test_an_episode_is_saved_as_gif(tmp_path):
@@ -150,7 +227,7 @@ def test_a_circle_larger_than_the_domain_is_not_drawn(monkeypatch, radius, circl
 
 
 def test_other_endings_are_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"accepted: a path that ends in .gif or .mp4$"):
+    with pytest.raises(ValueError, match=r"^animation must be a path that ends in .gif or .mp4, got "):
         save_animation(frames(1), tmp_path / "episode.avi")
 
 

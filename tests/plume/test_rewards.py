@@ -105,7 +105,7 @@ def test_another_reward_leaves_the_world_as_it_is():
         assert changed.reward_success == preset.reward_success
         assert changed.timeout_terminates == preset.timeout_terminates
         assert changed.shaping_discount == preset.shaping_discount
-    with pytest.raises(ValueError, match="^reward: 'gold'; accepted: paper, reference, search$"):
+    with pytest.raises(ValueError, match="^unknown reward 'gold'; accepted: paper, reference, search$"):
         hard.rewarded("gold")
-    with pytest.raises(ValueError, match="^loitering: 1.0; accepted: at least 0, below 1"):
+    with pytest.raises(ValueError, match="^loitering must be at least 0 and below 1, the worth of the source, got 1.0"):
         hard.rewarded("search", 0.99, 1.0)

@@ -68,7 +68,7 @@ def test_a_dictionary_changes_fields_of_a_preset():
         ({"filament_radius": 1e200}, "filament_radius must be at most 100,000, got 1e+200"),
         ({"filament_radius": 1e-200}, "filament_radius must be at least 1e-06, got 1e-200"),
         ({"level_edges": "123456"}, "level_edges must be 6 increasing numbers, got '123456'"),
-        ({"preset": ["paper"]}, "scenario: unknown preset ['paper']; accepted: paper, reference"),
+        ({"preset": ["paper"]}, "unknown scenario ['paper']; did you mean 'paper'? Accepted: paper, reference"),
         (
             {"filament_lifetime": 1e9, "max_steps": 10**7},
             "filament_lifetime must allow at most 100,000 filaments at once, got 1e+09 s with 5 filaments a second,"
@@ -85,8 +85,8 @@ def test_a_dictionary_changes_fields_of_a_preset():
         ({"level_edges": (1, 2, 3, 4, 4, 5)}, "level_edges must be 6 increasing numbers, got (1, 2, 3, 4, 4, 5)"),
         ({"wind_correlation_time": 0.01}, "wind_correlation_time must be at least time_step, 0.1, got 0.01"),
         ({"start_distance_max": 1}, "start_distance_max must be at least start_distance_min, 3, got 1"),
-        ({"wind_sped": 1}, "scenario: unknown field 'wind_sped'; did you mean 'wind_speed'?"),
-        ({"preset": "papr"}, "scenario: unknown preset 'papr'; accepted: paper, reference"),
+        ({"wind_sped": 1}, "unknown scenario field 'wind_sped'; did you mean 'wind_speed'?"),
+        ({"preset": "papr"}, "unknown scenario 'papr'; did you mean 'paper'? Accepted: paper, reference"),
     ],
 )
 def test_errors_name_field_value_and_what_is_accepted(values, message):
@@ -181,7 +181,7 @@ def test_a_path_may_be_a_path(tmp_path):
 
 @pytest.mark.parametrize("given", ["nowhere", "missing.json", 3, None, [1] * 1000])
 def test_a_scenario_that_is_none_is_refused_in_one_line(given):
-    with pytest.raises(ValueError, match="^scenario") as error:
+    with pytest.raises(ValueError, match="^(unknown )?scenario") as error:
         Scenario.of(given)
     assert "\n" not in str(error.value)
     assert len(str(error.value)) < 200

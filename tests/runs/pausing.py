@@ -47,7 +47,7 @@ class Training(RoundTraining):
         self.progress["step"] += 1
         return Round({"loss": float(loss.detach())}, self.scored(float(loss.detach())), float(loss.detach()))
 
-    def finish(self):
+    def finish(self, phase):
         return {"loss": read_log(self.run.folder, "metrics")[-1]["loss"]}
 
 

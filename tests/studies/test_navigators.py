@@ -169,4 +169,4 @@ def test_the_command_and_what_it_cannot_be_combined_with(described, tmp_path, gp
 def test_an_agent_has_a_learner_or_a_policy():
     comparison = Comparison(agents={"one": {}})
     assert comparison.all_seeds == range(10)
-    assert comparison.made[0].config == TASK.of({})
+    assert comparison.made[0].config == TASK.of({"evaluate": 0})

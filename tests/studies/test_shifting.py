@@ -61,6 +61,8 @@ def test_one_seed_and_short_visits_lose_no_page(episodes, visits, tmp_path):
     table = text.split("## short")[1].split("![")[0]
     rows = [line for line in table.splitlines() if line.startswith("| ") and "---" not in line]
     assert not [line for line in rows if "[" in line]  # no interval of one seed
+    assert "One seed: no number here has an interval, and nothing can be concluded" in text
+    assert "no difference shown" not in text
     assert "nan" not in table
     columns = dict(zip(*([cell.strip() for cell in row.split("|")] for row in rows[:2]), strict=True))
     if visits == 2:

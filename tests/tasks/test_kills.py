@@ -17,12 +17,12 @@ from gpf.tasks import find_task
 KILLS = 23
 """Of each task: more than 200 in all."""
 TASKS = {
-    "plume": {"steps": 40_000, "lanes": 16, "horizon": 32, "round_epochs": 2, "validate_every": 3,
+    "plume": {"evaluate": 40, "steps": 40_000, "lanes": 16, "horizon": 32, "round_epochs": 2, "validate_every": 3,
               "validation_episodes": 20, "rules": {"warmup": 0, "grow_patience": 2, "prune_patience": 3}},
     "plume, parallel": {"learner": "parallel", "steps": 30_000, "lanes": 16, "horizon": 32, "round_epochs": 2,
-                        "validate_every": 3, "validation_episodes": 20},
+                        "evaluate": 40, "validate_every": 3, "validation_episodes": 20},
     "plume, online": {"learner": "online", "episodes": 60, "round_epochs": 4, "validate_every": 2,
-                      "validation_episodes": 20, "plan": ["20:grow", "30:keep=0.5"]},
+                      "evaluate": 40, "validation_episodes": 20, "plan": ["20:grow", "30:keep=0.5"]},
     "shifting": {"episodes": 40, "visits": 3, "round_epochs": 3},
     "world": {"steps": 60, "round_steps": 5, "width": 16, "heads": 2, "context": 16, "validation_windows": 16},
     "cifar10": {"images": 500, "epochs": 6, "width": 16},
@@ -50,9 +50,8 @@ def sequences(tmp_path_factory):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TASKS)
 def test_a_run_that_is_killed_again_and_again_ends_as_if_it_had_not_been(
-    name, tmp_path, with_data, sequences, one_torch_thread, monkeypatch
+    name, tmp_path, with_data, sequences, one_torch_thread
 ):
-    monkeypatch.setattr("gpf.tasks.plume.EPISODES", 40)
     task = find_task(name.partition(",")[0])
     config = task.of({**TASKS[name], **({"data": str(sequences)} if name == "world" else {})})
     started = time.monotonic()

@@ -15,13 +15,14 @@ from support import edit, logs, saved_round, without
 import gpf
 from gpf.navigation import Config, load
 from gpf.navigation.agents import load_navigator, make_learner, make_network
-from gpf.navigation.evaluate import evaluate
+from gpf.navigation.evaluate import Evaluation, evaluate
 from gpf.navigation.seeds import BLOCK, HELD_OUT
 from gpf.network import MLP, CheckpointError, Rules
 from gpf.plume import Scenario
 from gpf.runs.folder import Run, RunError, read_config, read_log, read_result
 from gpf.tasks import plume
-from gpf.tasks.plume import TASK
+from gpf.tasks.plume import TASK, has_regressed
+from gpf.tasks.plume_report import regression
 
 pytestmark = pytest.mark.usefixtures("one_torch_thread", "few_episodes")
 
@@ -33,9 +34,9 @@ RULES = {
 SHORT = {"width": 16, "round_epochs": 5, "validate_every": 2, "validation_episodes": 10}
 LANES = {"lanes": 8, "horizon": 16, "steps": 6000, "minibatch": 64}
 SMALL = {
-    "policy-gradient": {**SHORT, **LANES, "rules": RULES},
-    "parallel": {**SHORT, **LANES, "learner": "parallel", "minibatch": 1024, "rules": RULES},
-    "online": {**SHORT, "learner": "online", "episodes": 30, "rules": {**RULES, "grow_patience": "4"}},
+    "policy-gradient": {**SHORT, **LANES, "rules": RULES, "evaluate": 20},
+    "parallel": {**SHORT, **LANES, "learner": "parallel", "minibatch": 1024, "rules": RULES, "evaluate": 20},
+    "online": {**SHORT, "learner": "online", "episodes": 30, "rules": {**RULES, "grow_patience": "4"}, "evaluate": 20},
 }
 """A second of training, in which the network grows and is pruned."""
 
@@ -70,11 +71,7 @@ def begin(run):
 
 def what_happened(folder):
     """Everything that a run has written, but for the clock."""
-    result = read_result(folder)
-    results = {
-        name: {acting: without(s, "seconds", "steps_per_second") for acting, s in by.items()}
-        for name, by in result["checkpoints"].items()
-    }
+    results = without(read_result(folder), "seconds")
     weights = TASK.load(folder).model.state_dict()
     return logs(folder), results, {name: tensor.tolist() for name, tensor in weights.items()}
 
@@ -186,15 +183,50 @@ def test_what_is_planned_happens_when_it_is_planned_and_nothing_else(tmp_path, s
 def test_a_result_is_that_of_the_checkpoints_on_held_out_episodes(tmp_path, start):
     result = train(start("policy-gradient", tmp_path / "run", seed=3))
     assert {"success", "low", "high", "mean_steps", "depth", "density", "frozen", "seconds"} <= result.keys()
-    for name in ("last", "best"):
-        for acting in ("greedy", "sampled"):
-            navigator = load_navigator(tmp_path / "run", name, acting)
-            again = evaluate(navigator.policy, navigator.scenario, 20, HELD_OUT + 3 * BLOCK)
-            assert again.summary()["success"] == result["checkpoints"][name][acting]["success"]
-    assert result["success"] == result["checkpoints"]["last"]["sampled"]["success"]
+    navigator = load_navigator(tmp_path / "run")
+    again = evaluate(navigator.policy, navigator.scenario, 20, HELD_OUT + 3 * BLOCK)
+    assert again.summary()["success"] == result["success"]
+    assert again.summary()["spl"] == result["spl"]
+    assert result["episodes"] == 20
     assert read_result(tmp_path / "run") == json.loads(json.dumps(result))
-    for figure in ("training.png", "trajectories.png"):
-        assert (tmp_path / "run" / "figures" / figure).read_bytes().startswith(b"\x89PNG")
+    held_out = Evaluation.load(tmp_path / "run" / "held_out.npz", navigator.scenario)
+    assert held_out.success.tolist() == again.success.tolist()
+    assert held_out.steps.tolist() == again.steps.tolist()
+
+
+def test_a_run_that_is_not_evaluated_says_how_its_last_validation_went(tmp_path, start):
+    result = train(start("parallel", tmp_path / "run", evaluate=0))
+    assert (result["success"], result["episodes"]) == (None, 0)
+    validations = [line["validation"] for line in read_log(tmp_path / "run", "metrics") if line["validation"]]
+    assert result["validation"]["last"] == validations[-1]["success"]
+    assert result["validation"]["best"] == max(line["success"] for line in validations)
+    assert not (tmp_path / "run" / "held_out.npz").exists()
+
+
+@pytest.mark.parametrize(
+    ("last", "best", "episodes", "regressed"),
+    [
+        (0.638, 0.844, 500, True),  # what a user met in a harder world
+        (0.990, 0.998, 500, False),  # the luck of the best of many
+        (0.960, 1.000, 500, True),
+        (0.50, 0.60, 500, False),  # 3.2 standard deviations; the best is the best of dozens
+        (0.50, 0.63, 500, True),
+        (0.50, 0.63, 50, False),  # the same from few episodes
+        (0.985, 1.000, 100_000, False),  # significant, and too little to speak of
+        (0.0, 0.0, 500, False),
+    ],
+)
+def test_a_last_checkpoint_far_below_the_best_is_told_from_chance(last, best, episodes, regressed):
+    assert has_regressed(last, best, episodes) == regressed
+
+
+def test_where_training_has_regressed_the_best_checkpoint_is_evaluated_too(tmp_path, start, monkeypatch):
+    monkeypatch.setattr("gpf.tasks.plume.has_regressed", lambda *shares: True)
+    result = train(start("parallel", tmp_path / "run"))
+    best = load_navigator(tmp_path / "run", "best").evaluate(20)
+    assert result["regressed"]
+    assert result["best"]["success"] == best.success.mean()
+    assert "--checkpoint best" in regression({"run": "runs/a", **result})
 
 
 def test_the_best_checkpoint_is_that_of_the_best_validation(plume_run):

@@ -40,7 +40,7 @@ class Training(RoundTraining):
         self.progress["step"] += 1
         return Round({"loss": loss.item()}, self.scored(loss.item()), loss.item())
 
-    def finish(self):
+    def finish(self, phase):
         return {"loss": -self.progress["best"][0]}
 
 

@@ -1,25 +1,31 @@
 """The commands. Each is a dataclass of its options, in a module that is imported when the command is asked for."""
 
+import errno
 import os
+import platform
 import sys
 from collections.abc import Sequence
 from typing import Any
 
+from gpf.cli.threads import use_one_thread
+
 COMMANDS: dict[str, tuple[str, str]] = {
     "train": ("gpf.cli.train:train", "train a navigator, or a network on another task"),
-    "evaluate": ("gpf.cli.evaluate:Evaluate", "measure how well a policy finds the source"),
+    "list": ("gpf.cli.runs:List", "list runs: task, seed, steps, score, finished or not"),
+    "evaluate": ("gpf.cli.evaluate:Evaluate", "measure how well policies find the source"),
     "compare": ("gpf.cli.compare:Compare", "compare agents, or the variants of a task, over many seeds"),
     "sweep": ("gpf.cli.compare:Sweep", "search for good settings of a task"),
     "reproduce": ("gpf.cli.compare:Reproduce", "repeat the paper's experiment, and judge its claims"),
     "continual": ("gpf.cli.compare:Continual", "compare methods in worlds that change without notice"),
     "ablate": ("gpf.cli.compare:Ablate", "train without groups of memory features, to see what each is worth"),
     "page": ("gpf.cli.compare:Page", "write result pages again, from their numbers"),
-    "report": ("gpf.cli.evaluate:Report", "write a run's report, one HTML file"),
-    "spectra": ("gpf.cli.evaluate:Spectra", "show what events did to the spectra of a run's network"),
-    "sample": ("gpf.cli.evaluate:Sample", "let a language model continue a text"),
-    "world": ("gpf.cli.world:World", "collect sequences of tokens, evaluate world models, plan and dream in them"),
+    "report": ("gpf.cli.runs:Report", "write a run's report, one HTML file"),
+    "spectra": ("gpf.cli.runs:Spectra", "show what events did to the spectra of a run's network"),
+    "sample": ("gpf.cli.runs:Sample", "let a language model continue a text"),
+    "world": ("gpf.cli.world:world", "collect sequences of tokens, evaluate world models, plan and dream in them"),
     "scenario": ("gpf.cli.evaluate:ShowScenario", "print a scenario as JSON"),
     "compile": ("gpf.cli.evaluate:Compile", "compile everything now, so that later commands start at once"),
+    "completion": ("gpf.cli.completion:Completion", "print a completion script for bash, zsh or fish"),
 }
 """By name: where a command is, and what it does."""
 
@@ -27,39 +33,66 @@ COMMANDS: dict[str, tuple[str, str]] = {
 def main() -> None:
     """Run the command that the arguments name; a user's mistake ends in one line and exit code 2."""
     try:
-        _run(sys.argv[1:])
+        use_one_thread()
+        run(sys.argv[1:])
         sys.stdout.flush()
     except BrokenPipeError:  # whoever read our output has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except (ValueError, RuntimeError, ArithmeticError, OSError, MemoryError) as error:
-        print(f"gpf: {' '.join(str(error).split()) or type(error).__name__}", file=sys.stderr)
+        print(_line(error), file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt as interruption:
         print(f"gpf: interrupted{f'; {interruption}' if str(interruption) else ''}", file=sys.stderr)
         sys.exit(130)
 
 
-def _run(arguments: Sequence[str]) -> None:
-    if not arguments or arguments[0] in ("-h", "--help"):
+def _line(error: BaseException) -> str:
+    """An error as one line."""
+    from gpf.cli.options import UsageError
+
+    said = " ".join(str(error).split()) or type(error).__name__
+    if isinstance(error, OSError) and error.errno in (errno.EACCES, errno.EPERM, errno.EROFS) and error.filename:
+        said = (
+            f"no permission for {error.filename!r} ({error.strerror}); choose another folder, or change its permissions"
+        )
+    return said if isinstance(error, UsageError) else f"gpf: {said}"
+
+
+def run(arguments: Sequence[str]) -> None:
+    """Run the command that the first of some arguments names."""
+    first = arguments[0] if arguments else "--help"
+    if first in ("-h", "--help"):
         print(usage())
         return
-    from gpf.runs.executors import find
+    if first == "--version":
+        from gpf.runs.folder import versions
+
+        (name, version), *others = {**versions(), "Python": platform.python_version()}.items()
+        print(f"{name} {version} ({', '.join(f'{one} {other}' for one, other in others)})")
+        return
     from gpf.settings import choose
 
-    name = choose("command", arguments[0], COMMANDS)
+    name, rest = choose("command", first, COMMANDS), arguments[1:]
+    if name == "train":
+        from gpf.cli.names import check_training
+
+        check_training(rest)
+    from gpf.runs.executors import find
+
     command: Any = find(COMMANDS[name][0])
     if isinstance(command, type):
-        parse(command, arguments[1:], f"gpf {name}")()
+        parse(command, rest, f"gpf {name}")()
     else:
-        command(arguments[1:])
+        command(rest)
 
 
 def parse(command: Any, arguments: Sequence[str], name: str) -> Any:
-    """A command with the options that were given."""
-    import tyro
+    """A command with the options that were given; a mistake is one sentence that begins with the command."""
+    from gpf.cli import names, options
 
-    return tyro.cli(command, args=list(arguments), prog=name)
+    has_learner = any(option.flag == "--learner" for option in options.options_of(command))
+    return options.parse(command, arguments, name, names.owners if has_learner else lambda flag: "")
 
 
 def usage() -> str:
@@ -74,6 +107,6 @@ def usage() -> str:
             "",
             *lines,
             "",
-            "gpf COMMAND --help lists the options of a command.",
+            "gpf COMMAND --help lists the options of a command; gpf --version prints the version.",
         ]
     )

@@ -4,48 +4,50 @@ import dataclasses
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-import tyro
+from gpf.cli.names import check_scenarios
+from gpf.cli.options import Positional
+from gpf.cli.shared import Where, changed, check_folder, show_markdown, typed_command
+from gpf.settings import unknown
+from gpf.tasks import REGISTRY, find_task, is_task
 
-from gpf.cli.shared import Where, changed, typed_command
-from gpf.reports.pages import read_numbers
-from gpf.runs.folder import replace_text
-from gpf.runs.progress import runs_progress
-from gpf.studies import page_of
-from gpf.studies.engine import Study, check_seeds
-from gpf.tasks import find_task, is_task
+if TYPE_CHECKING:
+    from gpf.studies.engine import Study
+
+# Heavy imports stand inside the commands, so that --help and mistakes are answered at once.
 
 
 @dataclass
 class Compare:
-    """Train and evaluate a set of agents, or the variants of tasks, over many seeds, to one page; run again to resume.
+    """Train and evaluate agents, or the variants of tasks, over many seeds, and write a page; run again to resume.
 
-    gpf compare compares navigators by the flags below, gpf compare FILE.toml those of a file, gpf compare TASK ... the
-    variants of tasks: cifar10, mspacman, mspacman-longer, shakespeare, permuted-mnist, regression.
+    gpf compare trains the navigators that the options below name, gpf compare FILE.toml those of a file, and
+    gpf compare TASK ... the variants of tasks: cifar10, mspacman, mspacman-longer, shakespeare, permuted-mnist,
+    regression.
     """
 
-    what: tyro.conf.Positional[tuple[str, ...]] = ()
-    """A comparison of navigators (.toml), or names of tasks; nothing for the flags below."""
+    what: Positional[tuple[str, ...]] = ()
+    """A file of agents to compare (.toml), or names of tasks. Default: the navigators that the options below name."""
     learners: tuple[str, ...] = ("policy-gradient",)
     """Which learners: policy-gradient, parallel, online."""
     networks: tuple[str, ...] = ("gpf", "1")
-    """Each learner with each of these: gpf, or a fixed number of layers."""
+    """Networks of each learner: gpf (grows, prunes and freezes), or a fixed number of hidden layers."""
     baselines: tuple[str, ...] = ("cast-and-surge",)
-    """Beside them: random, reactive, cast-and-surge."""
+    """Baselines to compare with: random, reactive, cast-and-surge."""
     scenarios: tuple[str, ...] = ("reference",)
     """Where: presets (paper, reference) or paths to .json files."""
     seeds: int | None = None
-    """How many seeds; None for the file's, or the task's, or 5."""
+    """How many seeds. Default: as the file or the task says, otherwise 5."""
     first_seed: int | None = None
-    """The first of them; None for the file's, or 0."""
+    """The first seed. Default: as the file says, otherwise 0."""
     episodes: int | None = None
-    """Held-out episodes of each seed; None for the file's, or 1000."""
+    """Held-out episodes of each seed. Default: as the file says, otherwise 1000."""
     runs: Path | None = None
-    """Folder of the runs, which comparisons can share; None for runs/compare, or runs/tasks."""
+    """Folder of the runs, which comparisons can share. Default: runs/compare, or runs/tasks for tasks."""
     page: Path | None = None
-    """Folder of the page, its figures and its numbers; None for the folder of the runs."""
-    where: tyro.conf.OmitArgPrefixes[Where] = dataclasses.field(default_factory=Where)
+    """Folder of the page, its figures and its numbers. Default: the folder of the runs."""
+    where: Where = dataclasses.field(default_factory=Where)
     json: bool = False
     """Print one JSON object on the last line in place of the table."""
 
@@ -62,6 +64,8 @@ class Compare:
             self._navigators(None)
 
     def _navigators(self, file: Path | None) -> None:
+        check_scenarios(self.scenarios)
+        from gpf.reports.pages import read_numbers
         from gpf.studies.navigators import Comparison, chosen_agents, compare_navigators, read_comparison, table
 
         given = {name: getattr(self, name) for name in ("seeds", "first_seed", "episodes")}
@@ -72,18 +76,21 @@ class Compare:
             agents = chosen_agents(self.learners, self.networks, self.baselines)
             comparison = Comparison(agents=agents, scenarios=self.scenarios, **{"seeds": 5, **given})
         runs, study, name = self.runs or Path("runs/compare"), comparison.study(), file.stem if file else "comparison"
+        page, executor = self.page or runs, self.where.executor()
+        check_folder(page, "--page")
         with _progress(runs, study) as tell:
-            path = compare_navigators(
-                comparison, runs, self.page or runs, name, typed_command(), self.where.executor(), tell
-            )
+            path = compare_navigators(comparison, runs, page, name, typed_command(), executor, tell)
         numbers = read_numbers(path.with_suffix(".json"))
         if self.json:
             print(json.dumps({"runs": str(runs), "page": str(path), "rows": numbers["rows"]}))
         else:
-            print(table(numbers["rows"]))
+            show_markdown(table(numbers["rows"]))
             print(f"written: {path}, {path.with_suffix('.png')}, {path.with_suffix('.json')}")
 
     def _tasks(self) -> None:
+        for name in self.what:
+            if not is_task(name):
+                raise ValueError(f"{unknown('task', name, REGISTRY)}, or a .toml file of agents")
         from gpf.studies.variants import compare_variants, variants_study, write_summary
 
         if self.episodes is not None:
@@ -94,12 +101,13 @@ class Compare:
         for name in self.what:
             task = find_task(name)
             studies[name] = variants_study(task, _seeds(task.seeds if self.seeds is None else self.seeds, first))
+        check_folder(page, "--page")
         for study in studies.values():
             with _progress(runs, study) as tell:
                 command, executor = typed_command(), self.where.executor()
                 written.append(compare_variants(study.task, study, runs, page, command, executor, tell))
             if not self.json:
-                print(written[-1].read_text())
+                show_markdown(written[-1].read_text())
         if (summary := write_summary(page)) is not None:
             written.append(summary)
         if self.json:
@@ -113,32 +121,33 @@ class Reproduce:
     """Repeat the paper's experiment over many seeds, and judge its claims by the intervals; run again to resume."""
 
     parts: tuple[Literal["experiment", "sparsity", "budget", "width"], ...] = ("experiment",)
-    """Which claims to look at: those about the training curve (`experiment`, always among them, for the others are
-    compared with it), pruned weights (`sparsity`), time (`budget`), and deep or wide networks (`width`)."""
+    """Which claims to test: about the training curve (experiment, always included, because the others are compared with
+    it), pruned weights (sparsity), time (budget), deep or wide networks (width)."""
     scenario: str = "reference"
-    """Where: reference, the world of the authors' code, or another preset (paper), or a path to a .json file."""
+    """Where: a preset (paper; reference, the world of the authors' code) or a path to a scenario's .json file."""
     seeds: int = 10
     """How many seeds."""
     first_seed: int = 0
-    """The first of them."""
+    """The first seed."""
     runs: Path = Path("runs/reproduce")
     """Folder of the runs."""
     page: Path | None = None
-    """Folder of the page, its figures and its numbers; None for the folder of the runs."""
-    where: tyro.conf.OmitArgPrefixes[Where] = dataclasses.field(default_factory=Where)
+    """Folder of the page, its figures and its numbers. Default: the folder of the runs."""
+    where: Where = dataclasses.field(default_factory=Where)
     json: bool = False
     """Print one JSON object on the last line in place of the page."""
 
     def __call__(self) -> None:
         """Train what is missing, and write the page."""
+        check_scenarios([self.scenario])
+        from gpf.reports.pages import read_numbers
         from gpf.studies.reproduction import reproduce, reproduction_study
 
-        executor, seeds = self.where.executor(), _seeds(self.seeds, self.first_seed)
+        executor, seeds, page = self.where.executor(), _seeds(self.seeds, self.first_seed), self.page or self.runs
         study = reproduction_study(self.runs, seeds, self.parts, self.scenario)
+        check_folder(page, "--page")
         with _progress(self.runs, study) as tell:
-            path = reproduce(
-                study, self.runs, self.parts, self.scenario, self.page or self.runs, typed_command(), executor, tell
-            )
+            path = reproduce(study, self.runs, self.parts, self.scenario, page, typed_command(), executor, tell)
         if self.json:
             numbers = read_numbers(path.with_suffix(".json"))
             print(json.dumps({"page": str(path), "seconds": numbers["seconds"], "seeds": numbers["seeds"]}))
@@ -151,41 +160,43 @@ class Continual:
     """Compare methods of continual learning in worlds that change without notice; run again to resume."""
 
     streams: tuple[str, ...] = ("harsh", "returning")
-    """Presets (gentle, harsh, returning), or paths to .json files of visits."""
+    """Streams of worlds: presets (gentle, harsh, returning), or paths to .json files of visits."""
     methods: tuple[str, ...] = (
         "gpf", "depth-1", "depth-4", "continual-backprop", "l2-init", "shrink-and-perturb", "ewc", "reset", "one-each",
     )  # fmt: skip
-    """Who lives there: any of these, or gpf-no-grow, gpf-no-prune, gpf-no-freeze; reset, a fresh learner in every
-    visit, is what the others are compared with."""
+    """Methods to compare: any of the default ones, gpf-no-grow, gpf-no-prune, gpf-no-freeze. They must include reset, a
+    fresh learner in every visit, with which the others are compared."""
     learners: tuple[Literal["policy-gradient", "parallel"], ...] = ("policy-gradient", "parallel")
-    """How they learn: policy-gradient (PPO), parallel (Expected SARSA)."""
+    """Learners of the methods: policy-gradient (PPO), parallel (Expected SARSA)."""
     seeds: int = 10
     """How many seeds."""
     first_seed: int = 0
-    """The first of them."""
+    """The first seed."""
     episodes: int = 1000
-    """Of each visit, in a preset."""
+    """Episodes of each visit to a world, in a preset."""
     visits: int | None = None
-    """How many, in a preset; None for 14 in harsh, 13 in the others."""
+    """Number of visits, in a preset. Default: 14 in harsh, 13 in the others."""
     order: int = 0
-    """Of the regimes in a preset: the seed that it is drawn with."""
+    """Seed of the order of the worlds, in a preset."""
     runs: Path = Path("runs/continual")
     """Folder of the runs."""
     page: Path | None = None
-    """Folder of the page, its figures and its numbers; None for the folder of the runs."""
+    """Folder of the page, its figures and its numbers. Default: the folder of the runs."""
     name: str = "shifting-worlds"
-    """Of the page."""
-    where: tyro.conf.OmitArgPrefixes[Where] = dataclasses.field(default_factory=Where)
+    """Name of the page."""
+    where: Where = dataclasses.field(default_factory=Where)
     json: bool = False
     """Print one JSON object on the last line in place of the page."""
 
     def __call__(self) -> None:
         """Train what is missing, and write the page."""
+        from gpf.reports.pages import read_numbers
         from gpf.studies.shifting import Plan, compare_methods
 
         plan = Plan(**{spec.name: getattr(self, spec.name) for spec in dataclasses.fields(Plan)})
-        with _progress(self.runs, plan.study()) as tell:
-            page, executor = self.page or self.runs, self.where.executor()
+        page, executor, study = self.page or self.runs, self.where.executor(), plan.study()
+        check_folder(page, "--page")
+        with _progress(self.runs, study) as tell:
             path = compare_methods(plan, self.runs, page, self.name, typed_command(), executor, tell)
         if self.json:
             print(json.dumps({"page": str(path), "rows": read_numbers(path.with_suffix(".json"))["rows"]}))
@@ -198,28 +209,30 @@ class Ablate:
     """Train navigators without one group of memory features after the other, and compare; run again to resume."""
 
     steps: int = 3_000_000
-    """Steps to learn from, of each run."""
+    """Environment steps of each run."""
     seeds: int = 6
-    """How many seeds; with fewer than six, differences have no verdict."""
+    """How many seeds; at least six are needed for verdicts on differences."""
     first_seed: int = 200
-    """The first of them."""
+    """The first seed."""
     runs: Path = Path("runs/ablations")
     """Folder of the runs."""
     page: Path | None = None
-    """Folder of the page and its numbers; None for the folder of the runs."""
+    """Folder of the page and its numbers. Default: the folder of the runs."""
     name: str = "memory-features"
-    """Of the page."""
-    where: tyro.conf.OmitArgPrefixes[Where] = dataclasses.field(default_factory=Where)
+    """Name of the page."""
+    where: Where = dataclasses.field(default_factory=Where)
     json: bool = False
     """Print one JSON object on the last line in place of the page."""
 
     def __call__(self) -> None:
         """Train what is missing, and write the page."""
+        from gpf.reports.pages import read_numbers
         from gpf.studies.ablations import ablate, ablations_study
 
         study = ablations_study(_seeds(self.seeds, self.first_seed), self.steps)
+        page, executor = self.page or self.runs, self.where.executor()
+        check_folder(page, "--page")
         with _progress(self.runs, study) as tell:
-            page, executor = self.page or self.runs, self.where.executor()
             path = ablate(study, self.runs, page, self.name, typed_command(), executor, tell)
         if self.json:
             print(json.dumps({"page": str(path), "scores": read_numbers(path.with_suffix(".json"))["scores"]}))
@@ -231,23 +244,26 @@ class Ablate:
 class Sweep:
     """Search for good settings of a task: draw variants, train them over seeds, keep the best; run again to resume."""
 
-    file: tyro.conf.Positional[Path]
-    """What is searched, and how (.toml); docs/architecture.md has an example."""
+    file: Positional[Path]
+    """The search: task, measure, and settings with their ranges (.toml); docs/architecture.md has an example."""
     runs: Path | None = None
-    """Folder of the runs and of the search's state; None for runs/sweep/FILE."""
+    """Folder of the runs and of the search's state. Default: runs/sweep/FILE."""
     page: Path | None = None
-    """Folder of the page, its figure and its numbers; None for the folder of the runs."""
-    where: tyro.conf.OmitArgPrefixes[Where] = dataclasses.field(default_factory=Where)
+    """Folder of the page, its figure and its numbers. Default: the folder of the runs."""
+    where: Where = dataclasses.field(default_factory=Where)
     json: bool = False
     """Print one JSON object on the last line in place of the page."""
 
     def __call__(self) -> None:
         """Search, and write the page."""
+        from gpf.reports.pages import read_numbers
+        from gpf.runs.progress import runs_progress
         from gpf.studies.sweep import read_search, sweep
 
         search, runs = read_search(self.file), self.runs or Path("runs/sweep", self.file.stem)
+        page, executor = self.page or runs, self.where.executor()
+        check_folder(page, "--page")
         with runs_progress(str(runs), search.trials * search.seeds) as tell:
-            page, executor = self.page or runs, self.where.executor()
             path = sweep(search, runs, page, self.file.stem, typed_command(), executor, tell)
         if self.json:
             print(json.dumps({"page": str(path), **read_numbers(path.with_suffix(".json"))}))
@@ -259,25 +275,33 @@ class Sweep:
 class Page:
     """Write result pages again from their numbers, without training anything; figures stay as they are."""
 
-    numbers: tyro.conf.Positional[tuple[Path, ...]]
-    """Numbers that gpf compare and other commands wrote (.json); each page lies beside them."""
+    numbers: Positional[tuple[Path, ...]]
+    """Numbers that gpf compare and other commands wrote (.json); each page is written next to them."""
 
     def __call__(self) -> None:
         """Write the pages."""
+        from gpf.reports.pages import read_numbers
+        from gpf.runs.folder import replace_text
+        from gpf.studies import page_of
+
         for path in self.numbers:
             replace_text(path.with_suffix(".md"), page_of(read_numbers(path), path.stem))
             print(f"written: {path.with_suffix('.md')}")
 
 
 def _seeds(count: int, first: int) -> range:
+    from gpf.studies.engine import check_seeds
+
     check_seeds(count, first)
     return range(first, first + count)
 
 
-def _progress(runs: Path, study: Study) -> Any:
+def _progress(runs: Path, study: "Study") -> Any:
+    from gpf.runs.progress import runs_progress
+
     return runs_progress(str(runs), study.runs, study.task.describe, study.task.describe_result)
 
 
 def _show(path: Path) -> None:
-    print(path.read_text())
+    show_markdown(path.read_text())
     print(f"written: {path}")

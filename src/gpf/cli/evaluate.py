@@ -1,151 +1,263 @@
-"""Commands that look at policies and runs: evaluate, spectra, report, sample, scenario; and compile."""
+"""Commands about policies and worlds: evaluate, scenario, and compile."""
 
 import json
-import os
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-import tyro
+from gpf.cli.names import POLICIES, check_policy
+from gpf.cli.options import Positional
+from gpf.cli.shared import check_writable, console
+from gpf.plume.scenario import Scenario
+
+if TYPE_CHECKING:
+    from gpf.navigation.evaluate import Evaluation
+    from gpf.navigation.policies import Policy
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A policy in a world."""
+
+    policy: "Policy"
+    scenario: Scenario
+    about: dict[str, Any]
+    """What the result says of both, before its numbers."""
+
+    @property
+    def title(self) -> str:
+        """Who, where, and what was changed there."""
+        who = [self.about[name] for name in ("policy", "checkpoint", "acting") if name in self.about]
+        where = [self.about["scenario"], *self.about.get("set", ())]
+        return f"{' '.join(who)} on {' '.join(where)}"
+
+    @property
+    def file(self) -> str:
+        """The title as the name of a file."""
+        parts = [part for value in self.about.values() for part in ([value] if isinstance(value, str) else value)]
+        stem = [Path(part).stem if part.endswith(".json") else part for part in parts]
+        return "-".join(piece for part in stem for piece in Path(part).parts if piece != "/")
 
 
 @dataclass
 class Evaluate:
-    """Measure how well a policy finds the source, over held-out episodes."""
+    """Measure how well policies find the source, over held-out episodes.
 
-    policy: str = "cast-and-surge"
-    """Who searches: random, reactive, cast-and-surge, or the folder of a run that gpf train made."""
+    One policy in one scenario gives a detailed table; several policies, or several scenarios, give a table with a row
+    for each combination. Each has a figure of trajectories and arrival times in runs/evaluate.
+    """
+
+    policies: Positional[tuple[str, ...]] = ("cast-and-surge",)
+    """Who searches: random, reactive, cast-and-surge, or folders of runs that gpf train made."""
+    scenarios: tuple[str, ...] = ()
+    """Where: presets (paper, reference) or paths to .json files. Default: the world that a run was trained in, and
+    reference for the others."""
+    set: tuple[str, ...] = ()
+    """Changes to every scenario, as FIELD=VALUE, for example wind_speed=2 sensor_noise=0.002; gpf scenario lists the
+    fields, in the units of docs/plume.md."""
     checkpoint: Literal["last", "best"] = "last"
-    """Of a run: the network at its end, or the one that did best in validation."""
+    """For runs: the network at the end, or the one that did best in validation."""
     acting: Literal["greedy", "sampled"] | None = None
-    """Of a run: whether actions are the best ones or drawn from the policy; None for what the run was made for."""
-    scenario: str | None = None
-    """Where: a preset (paper, reference) or a path to a scenario's .json file; None for reference, or for the world
-    that the run was trained in."""
+    """For runs: take the best action, or draw it from the policy. Default: as the run was trained for."""
     episodes: int = 2000
     """Number of episodes."""
     seed: int = 0
     """Which block of held-out episodes; no two blocks share one."""
     threads: int | None = None
-    """Threads to step with; None for one per core, where there are episodes enough. The result is the same."""
+    """Threads to step worlds with; the result does not depend on it. Default: one per core, if episodes are many."""
     figure: Path | None = None
-    """Where to write the figure of trajectories and arrival times (PNG); None for runs/evaluate/POLICY-SCENARIO.png."""
+    """Where to write the figure (.png), if there is only one. Default: runs/evaluate/POLICY-SCENARIO.png."""
     paths: int = 200
     """Number of successful, and of failed, episodes whose trajectories the figure shows."""
     animation: Path | None = None
-    """Also save the first episode as an animation, .gif or .mp4."""
+    """Also save the first episode as an animation, .gif or .mp4, if there is only one policy and scenario."""
     json: bool = False
     """Print one JSON object on the last line in place of the table."""
 
     def __call__(self) -> None:
-        """Evaluate, print, and write the figure."""
-        from gpf.navigation.evaluate import evaluate, film
-        from gpf.navigation.figures import evaluation_figure
-        from gpf.navigation.seeds import BLOCK, HELD_OUT
-        from gpf.plume.render import check_animation, save_animation
-        from gpf.reports.figures import save_figure
-        from gpf.runs.progress import episode_progress
-
-        policy, scenario, where, about = self._policy()
-        who = [part for part in (*Path(self.policy).parts, *about.values(), Path(where).stem) if part and part != "/"]
-        if not 0 <= self.seed < BLOCK:
-            raise ValueError(f"seed: {self.seed}; accepted: 0 to {BLOCK - 1}")
-        if self.paths < 0:
-            raise ValueError(f"paths: {self.paths}; accepted: at least 0")
-        figure = self.figure or Path("runs", "evaluate", f"{'-'.join(who)}.png")
-        if figure.suffix != ".png":
-            raise ValueError(f"figure: {str(figure)!r}; accepted: a path that ends in .png")
-        _check_writable(figure)
+        """Evaluate every policy in every scenario, print, and write the figures."""
+        self._check()
+        pairs = [pair for name in self.policies for pair in self._pairs(name)]
+        if len(pairs) > 1 and (self.figure or self.animation):
+            option = "--figure" if self.figure else "--animation"
+            raise ValueError(f"{option} needs one policy and one scenario, got {len(pairs)} combinations")
+        for pair in pairs:
+            check_writable(self._figure(pair), "--figure")
+        results = [self._evaluated(pair) for pair in pairs]
         if self.animation is not None:
-            check_animation(self.animation)
-            _check_writable(self.animation)
-        if not 1 <= self.episodes <= BLOCK:
-            raise ValueError(f"episodes: {self.episodes}; accepted: 1 to {BLOCK}")
-        first_seed = HELD_OUT + self.seed * BLOCK
-        with episode_progress(f"{self.policy} on {where}", self.episodes) as progress:
-            result = evaluate(
-                policy, scenario, self.episodes, first_seed, threads=self.threads, paths=self.paths, progress=progress
-            )
-        summary = {"policy": self.policy, "scenario": where, **about, "seed": self.seed, **result.summary()}
-        rate = f"{summary['success']:.1%} [{summary['low']:.1%}, {summary['high']:.1%}]"
-        save_figure(
-            evaluation_figure(
-                result, f"{' '.join([self.policy, *about.values()])} on {where}: {rate} of {self.episodes}"
-            ),
-            figure,
-        )
-        if self.animation is not None:
-            save_animation(film(policy, scenario, first_seed), self.animation)
+            self._film(pairs[0])
         if self.json:
-            print(json.dumps({**summary, "figure": str(figure)}))
+            print(json.dumps(results[0] if len(results) == 1 else {"evaluations": results}))
             return
-        _print_summary(summary)
-        print(f"figure: {figure}")
+        if len(results) == 1:
+            _print_details(results[0], pairs[0].title)
+        else:
+            _print_all(results)
+        print(f"figures: {', '.join(result['figure'] for result in results)}")
         if self.animation is not None:
             print(f"animation: {self.animation}")
 
-    def _policy(self) -> tuple[Any, Any, str, dict[str, str]]:
-        """The policy, the world to evaluate it in, that world's name, and what else is to be said of the policy."""
+    def _check(self) -> None:
+        """Refuse mistakes before anything heavy is imported."""
+        for name in self.policies:
+            check_policy(name)
+        worlds = [Scenario.of(where) for where in self.scenarios]
+        for world in worlds or map(_own_world, self.policies):
+            world.changed(self.set)
+        runs = [name for name in self.policies if name not in POLICIES]
+        for run in runs:
+            _own_world(run)
+        if not runs and (self.acting is not None or self.checkpoint != "last"):
+            raise ValueError("--acting and --checkpoint are for runs; baselines have neither")
+        from gpf.navigation.seeds import BLOCK
+
+        for option, value, low, high in (("seed", self.seed, 0, BLOCK - 1), ("episodes", self.episodes, 1, BLOCK)):
+            if not low <= value <= high:
+                raise ValueError(f"{option} must be from {low} to {high}, got {value}")
+        if self.paths < 0:
+            raise ValueError(f"paths must be at least 0, got {self.paths}")
+        if self.figure is not None and self.figure.suffix != ".png":
+            raise ValueError(f"figure must be a path that ends in .png, got {str(self.figure)!r}")
+        if self.animation is not None:
+            from gpf.plume.render import check_animation
+
+            check_animation(self.animation)
+            check_writable(self.animation, "--animation")
+
+    def _pairs(self, name: str) -> list[Pair]:
+        """A policy in each scenario."""
         from gpf.navigation.agents import load_navigator
-        from gpf.navigation.policies import POLICIES, make_policy
-        from gpf.plume.scenario import Scenario
+        from gpf.navigation.policies import make_policy
 
-        if self.policy in POLICIES:
-            if self.acting is not None or self.checkpoint != "last":
-                raise ValueError(
-                    f"policy: {self.policy!r} with --acting or --checkpoint; accepted: the folder of a run"
-                )
-            where = self.scenario or "reference"
-            return make_policy(self.policy), Scenario.of(where), where, {}
-        if not Path(self.policy).is_dir():
-            raise ValueError(f"policy: {self.policy!r}; accepted: {', '.join(POLICIES)}, or the folder of a run")
-        navigator = load_navigator(Path(self.policy), self.checkpoint, self.acting)
-        about: dict[str, str] = {"checkpoint": self.checkpoint, "acting": navigator.policy.acting}
-        if self.scenario is None:
-            return navigator.policy, navigator.scenario, navigator.config.scenario, about
-        return navigator.policy, Scenario.of(self.scenario), self.scenario, about
+        about: dict[str, Any] = {"policy": name}
+        own, where = Scenario.preset("reference"), "reference"
+        if name in POLICIES:
+            policy: Any = make_policy(name)
+        else:
+            navigator = load_navigator(Path(name), self.checkpoint, self.acting)
+            policy, own, where = navigator.policy, navigator.scenario, navigator.config.scenario
+            about |= {"checkpoint": self.checkpoint, "acting": policy.acting}
+        worlds = {each: Scenario.of(each) for each in self.scenarios} or {where: own}
+        changes = {"set": list(self.set)} if self.set else {}
+        return [
+            Pair(policy, world.changed(self.set), {**about, "scenario": each, **changes})
+            for each, world in worlds.items()
+        ]
+
+    def _figure(self, pair: Pair) -> Path:
+        return self.figure or Path("runs", "evaluate", f"{pair.file}.png")
+
+    def _first_seed(self) -> int:
+        from gpf.navigation.seeds import BLOCK, HELD_OUT
+
+        return HELD_OUT + self.seed * BLOCK
+
+    def _evaluated(self, pair: Pair) -> dict[str, Any]:
+        """The numbers of a pair, with its figure written."""
+        from gpf.navigation.evaluate import evaluate
+        from gpf.runs.progress import episode_progress
+
+        with episode_progress(pair.title, self.episodes) as progress:
+            result = evaluate(
+                pair.policy, pair.scenario, self.episodes, self._first_seed(), threads=self.threads, paths=self.paths,
+                progress=progress,
+            )  # fmt: skip
+        summary = {**pair.about, "seed": self.seed, **result.summary()}
+        self._draw(pair, result, summary)
+        return {**summary, "figure": str(self._figure(pair))}
+
+    def _draw(self, pair: Pair, result: "Evaluation", summary: dict[str, Any]) -> None:
+        from gpf.navigation.figures import evaluation_figure
+        from gpf.reports.figures import save_figure
+
+        title = f"{pair.title}: {_rate(summary, '.1%')} of {self.episodes}"
+        save_figure(evaluation_figure(result, title), self._figure(pair))
+
+    def _film(self, pair: Pair) -> None:
+        from gpf.navigation.evaluate import film
+        from gpf.plume.render import save_animation
+
+        assert self.animation is not None
+        save_animation(film(pair.policy, pair.scenario, self._first_seed()), self.animation)
+
+
+def _own_world(policy: str) -> Scenario:
+    """The world that a run was trained in, or the one of baselines; refuses the run of another task."""
+    from gpf.runs.folder import RunError, read_config
+
+    if policy in POLICIES:
+        return Scenario.preset("reference")
+    written = read_config(Path(policy))
+    task = written.get("task", "plume")  # runs of early versions do not say
+    if task != "plume":
+        raise RunError(f"{policy} is a run of task {task!r}; gpf evaluate takes navigators (task 'plume')")
+    try:
+        return Scenario.of(written.get("world", {}))
+    except ValueError as error:
+        raise RunError(f"{Path(policy, 'config.json')} is damaged ({error})") from None
+
+
+def _rate(summary: dict[str, Any], form: str) -> str:
+    return f"{summary['success']:{form}} [{summary['low']:{form}}, {summary['high']:{form}}]"
+
+
+def _number(value: float | None, form: str) -> str:
+    return "-" if value is None else format(value, form)
+
+
+def _print_details(summary: dict[str, Any], title: str) -> None:
+    """One evaluation as a table."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE, show_header=False, title=Text(title))
+    quantiles = " / ".join(_number(summary[f"arrival_q{q}"], ".0f") for q in (5, 25, 50, 75, 95))
+    for label, value in [
+        ("success", f"{_rate(summary, '.2%')}, 95 % Wilson"),
+        ("never arrived", f"{summary['never']:.2%}"),
+        ("mean steps to the source", _number(summary["mean_steps"], ".1f")),
+        ("5 / 25 / 50 / 75 / 95 % arrived by", f"{quantiles} steps"),
+        ("SPL", f"{summary['spl']:.3f}"),
+        ("episodes", f"{summary['episodes']:,}"),
+        ("speed", f"{summary['steps_per_second']:,.0f} steps/s"),
+    ]:
+        table.add_row(label, value)
+    console().print(table)
+
+
+def _print_all(summaries: list[dict[str, Any]]) -> None:
+    """Many evaluations as a table."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    changes = summaries[0].get("set", [])
+    table = Table(box=box.SIMPLE, title=Text(f"with {' '.join(changes)}") if changes else None)
+    for title in ("policy", "scenario"):
+        table.add_column(title, overflow="fold")
+    for title in ("success [95 % CI]", "mean steps", "SPL", "episodes"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for one in summaries:
+        steps = _number(one["mean_steps"], ".1f")
+        cells = (one["policy"], one["scenario"], _rate(one, ".1%"), steps, f"{one['spl']:.3f}", f"{one['episodes']:,}")
+        table.add_row(*map(Text, cells))
+    console().print(table)
 
 
 @dataclass
-class Spectra:
-    """Show what growing, pruning and freezing did to the network of a run, by its spectra."""
+class ShowScenario:
+    """Print a scenario as JSON, to read or to start one of your own from."""
 
-    run: tyro.conf.Positional[Path]
-    """Folder of a run that gpf train made."""
-    json: bool = False
-    """Print one JSON object on the last line in place of the tables."""
-
-    def __call__(self) -> None:
-        """Analyse the run's snapshots, print a table for each, and write the figures."""
-        from gpf.tasks.spectra import analyse_run, as_json, draw_run
-
-        moments = analyse_run(self.run)
-        paths = draw_run(self.run, moments)
-        if self.json:
-            print(json.dumps({"run": str(self.run), "moments": as_json(moments)}))
-            return
-        for moment in moments:
-            print(f"{moment.label}\n{moment.inspection}")
-            if moment.folds:
-                regions = ", ".join(f"{count:.1f}" for count in moment.folds)
-                print(f"linear regions on a path between two observations, up to each layer: {regions}")
-            print()
-        print("written: " + ", ".join(str(path) for path in paths))
-
-
-@dataclass
-class Report:
-    """Write a run's report.html: curves, events, what it came to, and settings, in one file."""
-
-    run: tyro.conf.Positional[Path]
-    """Folder of a run that gpf train made; it need not be finished."""
+    scenario: Positional[str] = "reference"
+    """A preset (paper, reference) or a path to a scenario's .json file."""
+    set: tuple[str, ...] = ()
+    """Changes, as FIELD=VALUE, for example wind_speed=2 sensor_noise=0.002."""
 
     def __call__(self) -> None:
-        """Write the report."""
-        from gpf.tasks.report import write_report
-
-        print(f"written: {write_report(self.run)}")
+        """Print the scenario."""
+        print(Scenario.of(self.scenario).changed(self.set).to_json())
 
 
 @dataclass
@@ -155,8 +267,7 @@ class Compile:
     def __call__(self) -> None:
         """Run every learner and every policy for a moment."""
         from gpf.navigation.evaluate import evaluate
-        from gpf.navigation.policies import POLICIES, make_policy
-        from gpf.plume.scenario import Scenario
+        from gpf.navigation.policies import make_policy
         from gpf.tasks.plume import TASK
 
         scenario = Scenario(max_steps=2)
@@ -172,73 +283,3 @@ class Compile:
             ):  # fmt: skip
                 config = TASK.of({"scenario": str(path), **settings})
                 TASK.training(TASK.create(Path(folder, f"{n}"), config), config, 1).round()
-
-
-@dataclass
-class ShowScenario:
-    """Print a scenario as JSON, to read or to start one of your own from."""
-
-    scenario: tyro.conf.Positional[str] = "reference"
-    """A preset (paper, reference) or a path to a scenario's .json file."""
-
-    def __call__(self) -> None:
-        """Print the scenario."""
-        from gpf.plume.scenario import Scenario
-
-        print(Scenario.of(self.scenario).to_json())
-
-
-def _check_writable(path: Path) -> None:
-    """Refuse a file that could not be written, before the work whose result it is to hold."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if path.is_dir() or not os.access(path.parent, os.W_OK):
-        raise ValueError(f"cannot write {str(path)!r}; accepted: a file in a folder that can be written to")
-
-
-def _print_summary(summary: dict[str, Any]) -> None:
-    """An evaluation as a table."""
-    from rich import box
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
-
-    def number(key: str, form: str = ".0f") -> str:
-        value = summary[key]
-        return "-" if value is None else format(value, form)
-
-    title = escape(f"{summary['policy']} on {summary['scenario']}")
-    table = Table(box=box.SIMPLE, show_header=False, title=title)
-    quantiles = " / ".join(number(f"arrival_q{q}") for q in (5, 25, 50, 75, 95))
-    for label, value in [
-        ("success", f"{number('success', '.2%')}  [{number('low', '.2%')}, {number('high', '.2%')}], 95 % Wilson"),
-        ("never arrived", number("never", ".2%")),
-        ("mean steps to the source", number("mean_steps", ".1f")),
-        ("5 / 25 / 50 / 75 / 95 % arrived by", f"{quantiles} steps"),
-        ("SPL", number("spl", ".3f")),
-        ("episodes", number("episodes", ",d")),
-        ("speed", f"{number('steps_per_second', ',.0f')} steps/s"),
-    ]:
-        table.add_row(label, value)
-    Console().print(table)
-
-
-@dataclass
-class Sample:
-    """Let a language model that gpf train shakespeare made continue a text."""
-
-    run: tyro.conf.Positional[Path]
-    """Folder of the run."""
-    prompt: str = "\n"
-    """What it starts from."""
-    tokens: int = 100
-    """How many to add."""
-    temperature: float = 0.8
-    """1 for the model's own distributions; below, the likely becomes more likely; 0 for the likeliest."""
-    seed: int = 0
-    """Of the random numbers."""
-
-    def __call__(self) -> None:
-        """Print the text."""
-        from gpf.tasks.shakespeare import sample
-
-        print(sample(self.run, self.prompt, self.tokens, self.temperature, self.seed))

@@ -5,19 +5,17 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
 from gpf.cli import parse
 from gpf.cli.shared import Where
-from gpf.runs.executors import train_all
-from gpf.runs.folder import Run, next_folder
-from gpf.runs.progress import runs_progress, training_progress
-from gpf.runs.training import check_threads
-from gpf.tasks import REGISTRY, find_task, task_of
-from gpf.tasks.report import write_report
-from gpf.tasks.task import Task
+from gpf.runs.folder import Run, read_result
+from gpf.tasks.registry import REGISTRY
+
+if TYPE_CHECKING:
+    from gpf.tasks.task import Task
 
 
 @dataclass
@@ -28,11 +26,19 @@ class Options:
     """Folder of the run, which must be new; None for runs/TASK-1, runs/TASK-2 and so on. With --seeds, of all."""
     resume: Path | None = None
     """Resume the run in this folder, which was interrupted or killed; it ends as if it had not been."""
+    extend: int | None = None
+    """With --resume, of a finished run: go on for so much longer, in steps (or episodes, epochs, tasks: what the run's
+    length is given in). Learning rates that fall over a run start again from where they then are."""
+    first: Annotated[Path | None, tyro.conf.arg(name="from")] = None
+    """Fine-tune the network of this run in a new one; its settings are the defaults. Depth and pruned weights stay,
+    frozen layers learn again."""
     seeds: int | None = None
     """How many runs, of the seeds from --seed on; run again to resume. None for one."""
     where: tyro.conf.OmitArgPrefixes[Where] = dataclasses.field(default_factory=Where)
     threads: int | None = None
     """Threads to step worlds with; None for one per core. The result is the same."""
+    report: bool = True
+    """Write the run's report.html, with its figures. `gpf report RUN` does so later."""
     tensorboard: bool = False
     """Also write the metrics for TensorBoard, to the run's folder."""
     json: bool = False
@@ -41,15 +47,38 @@ class Options:
 
 def train(arguments: Sequence[str]) -> None:
     """Train on the task that the first argument names, or a navigator."""
+    resumed = _value(arguments, "resume")
+    if resumed and "--extend" not in " ".join(arguments) and (result := read_result(Path(resumed))) is not None:
+        _say_finished(Path(resumed), result, "--json" in arguments)
+        return
+    from gpf.tasks import find_task, task_of
+
     named = bool(arguments) and not arguments[0].startswith("-")
-    task = find_task(arguments[0] if named else "plume")
-    rest = arguments[1:] if named else arguments
-    default = task.options(rest)
+    rest, first = arguments[named:], _value(arguments, "from")
+    task = task_of(Path(first)) if first and not named else find_task(arguments[0] if named else "plume")
+    default = task.options(rest, Path(first) if first else None)
     asked: Any = parse(_command(task, default), rest, "gpf train" + (f" {arguments[0]}" if named else ""))
     _train(task, _widened(asked.config, type(default)), default, asked)
 
 
-def _command(task: Task[Any], default: Any) -> type:
+def _value(arguments: Sequence[str], option: str) -> str | None:
+    """The value of an option, before everything else is known."""
+    for place, text in enumerate(arguments):
+        if text.startswith(f"--{option}="):
+            return text.partition("=")[2]
+        if text == f"--{option}" and place + 1 < len(arguments):
+            return arguments[place + 1]
+    return None
+
+
+def _say_finished(folder: Path, result: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps({"run": str(folder), **result}))
+    else:
+        print(f"run {folder} is finished, after {result['step']:,} steps; train it for longer with --extend STEPS")
+
+
+def _command(task: "Task[Any]", default: Any) -> type:
     """The options of a task: what every run has, and its settings."""
     choice = [
         (name, Annotated[Literal[names], tyro.conf.arg(help=words)], dataclasses.field(default=names[0]))
@@ -82,40 +111,67 @@ def _widened(config: Any, kind: type) -> Any:
     return kind(**{spec.name: getattr(config, spec.name) for spec in dataclasses.fields(config)})
 
 
-def _train(task: Task[Any], config: Any, default: Any, asked: Options) -> None:
+def _train(task: "Task[Any]", config: Any, default: Any, asked: Options) -> None:
+    from gpf.runs.progress import check_tensorboard
+    from gpf.runs.training import check_threads
+
     check_threads(asked.threads)
-    if asked.resume is not None:
-        if asked.run is not None or asked.seeds is not None or config != default:
-            raise ValueError("--resume cannot be combined with settings; those of the run are in its folder")
-        task = task_of(asked.resume)
+    if asked.tensorboard:
+        check_tensorboard()
+    if asked.extend is not None and asked.resume is None:
+        raise ValueError("--extend needs --resume and the folder of a finished run")
+    if asked.resume is not None and (asked.run or asked.first or asked.seeds is not None or config != default):
+        raise ValueError("--resume cannot be combined with settings; those of the run are in its folder")
+    if asked.seeds is not None and asked.first is not None:
+        raise ValueError("--from cannot be combined with --seeds; fine-tune one run at a time")
     config.check()
-    if asked.seeds is not None:
-        results = _train_seeds(task, config, asked)
-    else:
-        run = Run.open(asked.resume) if asked.resume else None
-        run = run or task.create(asked.run or next_folder(Path("runs"), task.name), config)
-        total, count = task.length(task.read(run.folder))
-        try:
-            with training_progress(run.folder, total, asked.tensorboard, count, task.describe) as report:
-                results = {run.folder: task.train(run, asked.threads, report)}
-        finally:
-            run.close()
-    told = [
-        {"run": str(folder), **result, "report": str(write_report(folder))} for folder, result in results.items()
-    ]  # fmt: skip
+    results = _train_one(task, config, asked) if asked.seeds is None else _train_seeds(task, config, asked)
+    told = [{"run": str(folder), **result} for folder, result in results.items()]
+    for result in told:
+        if (report := Path(result["run"], "report.html")).exists():
+            result["report"] = str(report)
     if asked.json:
         print(json.dumps(told if asked.seeds is not None else told[0]))
         return
     for result in told:
         task.show_result(result)
-        print(f"report: {result['report']}")
+        if "report" in result:
+            print(f"report: {result['report']}")
 
 
-def _train_seeds(task: Task[Any], config: Any, asked: Options) -> dict[Path, dict[str, Any]]:
+def _train_one(task: "Task[Any]", config: Any, asked: Options) -> dict[Path, dict[str, Any]]:
+    from gpf.runs.folder import next_folder
+    from gpf.tasks import task_of
+    from gpf.tasks.report import write_report
+    from gpf.tasks.task import train_shown
+
+    if asked.resume is not None:
+        task, run = task_of(asked.resume), Run.open(asked.resume)
+        if asked.extend is not None:
+            task.extend(run, asked.extend)
+    else:
+        run = task.create(asked.run or next_folder(Path("runs"), task.name), config, asked.first)
+
+    def report(phase: Any) -> None:
+        if asked.report:
+            write_report(run.folder, lambda name: phase(name, 0))
+
+    return {run.folder: train_shown(task, run, asked.threads, asked.tensorboard, report)}
+
+
+def _train_seeds(task: "Task[Any]", config: Any, asked: Options) -> dict[Path, dict[str, Any]]:
+    from gpf.runs.executors import train_all
+    from gpf.runs.progress import runs_progress
+    from gpf.tasks.report import write_report
+
     if asked.seeds is None or asked.seeds < 1:
         raise ValueError(f"seeds must be at least 1, got {asked.seeds}")
     parent = asked.run or Path("runs", task.name)
     seeds = range(config.seed, config.seed + asked.seeds)
     wanted = {parent / str(seed): dataclasses.replace(config, seed=seed) for seed in seeds}
     with runs_progress(str(parent), len(wanted), task.describe, task.describe_result) as tell:
-        return train_all(task, wanted, asked.where.executor(), tell)
+        results = train_all(task, wanted, asked.where.executor(), tell)
+    if asked.report:
+        for folder in results:
+            write_report(folder, lambda name: None)
+    return results

@@ -2,61 +2,68 @@
 
 import dataclasses
 import json
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import tyro
-
-from gpf.cli.shared import typed_command
+from gpf.cli import parse
+from gpf.cli.names import check_scenarios
+from gpf.cli.options import Positional, UsageError
+from gpf.cli.shared import check_folder, show_markdown, typed_command
+from gpf.settings import unknown
 
 # Heavy imports stand inside the commands, so that `gpf --help` answers at once.
 
 
 @dataclass
 class Data:
-    """Let several behaviours walk in the plume, and keep what they saw and did as sequences of tokens."""
+    """Collect sequences of tokens: what several policies saw and did in the plume."""
 
     out: Path = Path("runs/world-data")
-    """Folder of the sequences, which must be new."""
+    """Folder of the sequences; it must be new."""
     steps: int = 1_000_000
-    """Steps, at least; episodes are whole."""
+    """Minimum number of environment steps; the last episode is completed."""
     scenario: str = "reference"
     """Where: a preset (paper, reference) or a path to a scenario's .json file."""
     seed: int = 0
-    """Which episodes; no two seeds share one, and none is ever evaluated on."""
+    """Seed of the episodes; no two seeds share one, and none is used in evaluations."""
     navigator: Path | None = None
-    """A run of gpf train whose navigator is one of the behaviours."""
+    """Folder of a run of gpf train, whose navigator is one of the policies."""
     random: float = 0.1
     """Share of the steps with random actions."""
     reactive: float = 0.15
-    """Share of the reactive baseline's."""
+    """Share of the steps of the reactive baseline."""
     cast_and_surge: float = 0.45
-    """Share of cast-and-surge's."""
+    """Share of the steps of cast-and-surge."""
     navigator_share: float = 0.3
-    """Share of the navigator's, if one is given."""
+    """Share of the steps of the navigator, if one is given."""
     wandering: float = 0.03
-    """Chance, in a step, that a behaviour does something random for a while; without it the model would know nothing of
-    what good behaviours never do."""
+    """Probability per step that a policy acts at random for a while, so that the model also sees what good policies
+    never do."""
     to_minari: str | None = None
-    """Also write them as a Minari dataset of this name, such as plume/mixed-v0."""
+    """Also write a Minari dataset of this name, such as plume/mixed-v0. Needs the extra data."""
     from_minari: str | None = None
-    """Take the sequences from a Minari dataset instead."""
+    """Read the sequences from this Minari dataset instead. Needs the extra data."""
 
     def __call__(self) -> None:
         """Collect, and write."""
+        check_scenarios([self.scenario])
+        if self.out.exists():
+            raise ValueError(f"{self.out} exists; choose a new folder with --out")
+        if not 0.0 <= self.wandering <= 1.0:
+            raise ValueError(f"wandering must be from 0 to 1, got {self.wandering}")
+        check_folder(self.out.parent, "--out")
         from gpf.navigation.agents import load_navigator
         from gpf.navigation.policies import Policy, make_policy
         from gpf.plume.scenario import Scenario
         from gpf.runs.progress import steps_progress
         from gpf.world_model.collection import Wandering, collect
-        from gpf.world_model.sequences import read_minari, write_dataset, write_minari
+        from gpf.world_model.sequences import find_minari, read_minari, write_dataset, write_minari
 
-        if self.out.exists():
-            raise ValueError(f"out: {self.out} exists; accepted: a new folder")
-        if not 0.0 <= self.wandering <= 1.0:
-            raise ValueError(f"wandering: {self.wandering}; accepted: 0 to 1")
+        if self.to_minari is not None:
+            find_minari()  # before the work whose result it is to hold
         scenario = Scenario.of(self.scenario)
         if self.from_minari is not None:
             dataset = read_minari(self.from_minari)
@@ -79,14 +86,14 @@ class Data:
 
 @dataclass
 class Evaluate:
-    """Measure trained world models on held-out sequences, against baselines, and look at what they imagine."""
+    """Measure trained world models on held-out sequences, next to baselines, and draw what they predict."""
 
-    runs: tyro.conf.Positional[tuple[Path, ...]]
-    """Folders of runs that gpf train world made; runs that differ in nothing but their seeds are taken together."""
+    runs: Positional[tuple[Path, ...]]
+    """Folders of runs that gpf train world made; runs that differ only in their seeds are grouped."""
     page: Path = Path("runs")
     """Folder of the page, its figures and its numbers."""
     name: str = "world-model"
-    """Of the page."""
+    """Name of the page."""
 
     def __call__(self) -> None:
         """Measure, print, and write."""
@@ -94,46 +101,47 @@ class Evaluate:
 
         if not self.runs:
             raise ValueError("runs must be at least one folder of gpf train world")
+        check_folder(self.page, "--page")
         path = evaluate_worlds(self.runs, self.page, self.name, typed_command())
-        print(path.read_text())
+        show_markdown(path.read_text())
         print(f"written: {path}")
 
 
 @dataclass
 class Plan:
-    """Let a planner that imagines before it acts find the source, over held-out episodes."""
+    """Search for the source with a planner that predicts the outcome of each action, over held-out episodes."""
 
-    run: tyro.conf.Positional[Path]
+    run: Positional[Path]
     """Folder of a run that gpf train world made."""
     episodes: int = 500
     """Number of held-out episodes."""
     seed: int = 0
-    """Which block of them."""
+    """Which block of held-out episodes; no two blocks share one."""
     horizon: int = 10
-    """Steps of a rollout."""
+    """Length of a rollout, steps."""
     rollouts: int = 8
     """Rollouts of each of the six actions."""
     temperature: float = 1.0
-    """Of the model's distributions."""
+    """Temperature of the model's distributions."""
     follow: str = "cast-and-surge"
-    """What a rollout does after its first action: repeat it, follow cast-and-surge, or follow the navigator of a run of
-    gpf train (its folder); all see tokens only."""
+    """What a rollout does after its first action: repeat it (repeat), act as cast-and-surge, or act as the navigator of
+    a run of gpf train (its folder). All see tokens only."""
     whiff: float = 1.0
-    """Score of an imagined step with a smell."""
+    """Score of a predicted step with a whiff."""
     upwind: float = 3.0
-    """Score of an imagined metre against the wind."""
+    """Score per metre of upwind progress in a rollout, 1/m."""
     blank: float = 0.0
-    """Taken off for an imagined step without a smell."""
+    """Penalty for a predicted step without a whiff."""
     value: float = 0.0
-    """Weight of what the navigator that is followed thinks of a rollout's end."""
+    """Weight of the value that the navigator of --follow gives to the end of a rollout."""
     margin: float = 1.0
-    """By how much another action must score better than that of whom is followed to be taken instead."""
+    """By how much an action must score higher than the one of --follow to be taken instead."""
     page: Path | None = None
-    """Folder of a page with the table; None for none."""
+    """Folder for a page with the table. Default: no page."""
     name: str = "planner"
-    """Of the page."""
+    """Name of the page."""
     beside: Path | None = None
-    """Numbers of a gpf compare (its .json), whose navigators the page shows too."""
+    """Numbers of gpf compare (its .json), whose navigators the page shows too."""
     json: bool = False
     """Print one JSON object on the last line in place of the table."""
 
@@ -155,6 +163,8 @@ class Plan:
         from gpf.world_model.planner import Scoring
         from gpf.world_model.trained import load_world
 
+        if self.page is not None:
+            check_folder(self.page, "--page")
         world = load_world(self.run)
         beside = "" if self.beside is None else navigators_beside(self.beside, world.scenario)
         check_held_out(self.episodes, self.seed)
@@ -179,30 +189,30 @@ class Plan:
         if self.json:
             print(json.dumps({"run": str(self.run), **times, "outcomes": outcomes}))
             return
-        print(outcome_table(outcomes))
+        show_markdown(outcome_table(outcomes))
         print(about)
 
 
 @dataclass
 class Dream:
-    """Train navigators in imagination only, and let them loose in the plume, over held-out episodes."""
+    """Train navigators inside the world model only, and test them in the plume, over held-out episodes."""
 
-    run: tyro.conf.Positional[Path]
+    run: Positional[Path]
     """Folder of a run that gpf train world made."""
     epochs: int = 150
-    """Rollouts to learn from: 128 lanes of 64 imagined steps each."""
+    """Rollouts to learn from, each of 128 lanes of 64 predicted steps."""
     seeds: int = 1
-    """How many navigators."""
+    """Number of navigators, of the seeds from --seed on."""
     seed: int = 0
-    """Of the first navigator's weights and of what is imagined; also which block of held-out episodes."""
+    """Seed of the first navigator's weights and rollouts; also the block of held-out episodes."""
     episodes: int = 2000
     """Number of held-out episodes."""
     navigator: Path | None = None
-    """A run of gpf train, whose navigator learnt in the plume: it is let loose too, and sees the same tokens."""
+    """Folder of a run of gpf train, whose navigator is tested too; it sees the same tokens."""
     page: Path | None = None
-    """Folder of a page with the table; None for none."""
+    """Folder for a page with the table. Default: no page."""
     name: str = "dream-navigators"
-    """Of the page."""
+    """Name of the page."""
     json: bool = False
     """Print one JSON object on the last line in place of the table."""
 
@@ -226,6 +236,8 @@ class Dream:
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
         check_held_out(self.episodes, self.seed + self.seeds - 1)
+        if self.page is not None:
+            check_folder(self.page, "--page")
         world = load_world(self.run)
         learnt = None if self.navigator is None else make_follow(str(self.navigator), world.scenario)
         outcomes, curves, passed = {}, [], list[float | None]()
@@ -249,7 +261,7 @@ class Dream:
         if self.json:
             print(json.dumps({"run": str(self.run), "imagined_success": curves, "outcomes": outcomes}))
             return
-        print(outcome_table(outcomes))
+        show_markdown(outcome_table(outcomes))
         for n, curve in enumerate(curves):
             if ends := [share for share in curve if share is not None]:
                 print(f"seed {self.seed + n}: {ends[-1]:.1%} of the last imagined episodes found an imagined source")
@@ -262,17 +274,33 @@ def _after(progress: Callable[[int], None], before: int) -> Callable[[int], None
     return lambda done: progress(before + done)
 
 
-@dataclass
-class World:
-    """Imagine the plume: sequences of tokens, a model of them, and a planner in it."""
+COMMANDS: dict[str, type] = {"data": Data, "evaluate": Evaluate, "plan": Plan, "dream": Dream}
+"""By name, what follows `gpf world`."""
 
-    command: tyro.conf.OmitSubcommandPrefixes[
-        Annotated[Data, tyro.conf.subcommand("data")]
-        | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
-        | Annotated[Plan, tyro.conf.subcommand("plan")]
-        | Annotated[Dream, tyro.conf.subcommand("dream")]
-    ]
 
-    def __call__(self) -> None:
-        """Do it."""
-        self.command()
+def world(arguments: Sequence[str]) -> None:
+    """Run the command that the first argument names."""
+    if not arguments:
+        raise UsageError(f"gpf world: COMMAND is missing; accepted: {', '.join(COMMANDS)}")
+    if arguments[0] in ("-h", "--help"):
+        print(_usage())
+        sys.exit(0)
+    name = arguments[0]
+    if name not in COMMANDS:
+        raise UsageError(f"gpf world: {unknown('command', name, COMMANDS)}")
+    parse(COMMANDS[name], arguments[1:], f"gpf world {name}")()
+
+
+def _usage() -> str:
+    lines = [f"  {name:<8}  {(command.__doc__ or '').splitlines()[0]}" for name, command in COMMANDS.items()]
+    return "\n".join(
+        [
+            "usage: gpf world COMMAND [OPTIONS]",
+            "",
+            "A world model of the plume: sequences of tokens, a model of them (gpf train world), and its uses.",
+            "",
+            *lines,
+            "",
+            "gpf world COMMAND --help lists the options of a command.",
+        ]
+    )

@@ -45,6 +45,12 @@ class NetworkPolicy:
         self._tokenizer = tokenizer.row()
         self._activations = network.activations()[0]
         self._table = output_table(network) if observation == "onehot" else NO_TABLE
+        self._memories = blank_memories(0, self._tokenizer["sensor_noise"])
+
+    @property
+    def lanes(self) -> int:
+        """Episodes that it is acting in; none before `begin`."""
+        return len(self._memories)
 
     def begin(self, seeds: Sequence[int], scenario: Scenario) -> None:
         """Forget everything and begin one episode per seed."""
@@ -52,6 +58,10 @@ class NetworkPolicy:
         self._streams = seed_streams([(seed, 1) for seed in seeds])  # 1: not the world's own stream
         self._memories = blank_memories(len(seeds), self._tokenizer["sensor_noise"])
         self.outputs = np.zeros((len(seeds), int(self.network.layers[-1]["outputs"])), np.float32)
+
+    def forget(self, lanes: NDArray[np.bool_]) -> None:
+        """Forget what was observed in some lanes, whose episodes are over; their random streams go on."""
+        self._memories["age"][lanes] = -1
 
     def redraw(self, seeds: Sequence[tuple[int, ...]]) -> None:
         """Draw from other random streams from now on: the first lanes from those of the seeds, the next again, ..."""

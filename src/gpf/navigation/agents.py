@@ -1,20 +1,24 @@
 """Agents made from a configuration, and read back from a run folder."""
 
+import copy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, get_args
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from gpf.navigation.acting import Acting, NetworkPolicy
 from gpf.navigation.averaging import WeightAverage
 from gpf.navigation.config import LEARNERS, Config, check_acting, flat_settings
+from gpf.navigation.evaluate import Evaluation, Progress, evaluate
 from gpf.navigation.flat import FlatNetwork
 from gpf.navigation.rollouts import Episodes
+from gpf.navigation.seeds import BLOCK, HELD_OUT
 from gpf.network import MLP, CheckpointError, GrowPruneFreeze, attach, load
 from gpf.plume.scenario import Scenario
+from gpf.plume.world import RAW
 from gpf.runs.folder import CheckpointName, RunError, read_config
 from gpf.settings import choose
 
@@ -58,13 +62,93 @@ def make_learner(config: Config, world: Scenario, net: GrowPruneFreeze, threads:
 
 @dataclass(frozen=True)
 class Navigator:
-    """A trained network and how to use it."""
+    """A trained network and how to use it.
+
+    It sees what a robot would: raw observations, as environments give with `observation="raw"`. What its network needs
+    beside them (levels, octants, memory features) it works out itself.
+
+    >>> navigator = gpf.load_navigator("runs/plume-1")  # doctest: +SKIP
+    >>> env = gymnasium.make("gpf/Plume-v0", observation="raw")  # doctest: +SKIP
+    >>> observation, info = env.reset(seed=1)  # doctest: +SKIP
+    >>> navigator.reset()  # doctest: +SKIP
+    >>> action = navigator.act(observation)  # doctest: +SKIP
+    """
 
     net: GrowPruneFreeze
     policy: NetworkPolicy
     config: Config
     scenario: Scenario
     """The world that it was trained in, before its reward was chosen."""
+
+    def reset(self, lanes: int = 1, *, mask: ArrayLike | None = None, seed: int = 0) -> None:
+        """Begin new episodes.
+
+        Args:
+            lanes: How many episodes run side by side.
+            mask: Of lanes that are running, those whose episodes are over: only they begin anew.
+            seed: Of the actions that are drawn, where the navigator acts by chance.
+        """
+        if mask is None:
+            if lanes < 1:
+                raise ValueError(f"lanes must be at least 1, got {lanes}")
+            self.policy.begin(range(seed, seed + lanes), self.scenario)
+            return
+        chosen = np.asarray(mask)
+        if chosen.dtype != np.bool_ or chosen.shape != (self.policy.lanes,):
+            raise ValueError(
+                f"mask must be booleans, one for each of {self.policy.lanes} lanes, got {chosen.dtype} of shape"
+                f" {chosen.shape}"
+            )
+        self.policy.forget(chosen)
+
+    def act(self, observation: ArrayLike) -> int | NDArray[np.int64]:
+        """The action for a raw observation, shape (5,), or the actions of many lanes, shape (lanes, 5).
+
+        What was observed before in the same episode counts, so call it once a step and `reset` between episodes. The
+        first call begins the episodes if `reset` has not.
+        """
+        seen = np.asarray(observation, np.float32)
+        if seen.ndim not in (1, 2) or seen.shape[-1] != len(RAW) or not seen.size:
+            raise ValueError(
+                f"observation must be a raw one, shape ({len(RAW)},) or (lanes, {len(RAW)}), got shape {seen.shape};"
+                " environments give it with observation='raw'"
+            )
+        raw = np.atleast_2d(seen)
+        if self.policy.lanes == 0:
+            self.reset(len(raw))
+        if len(raw) != self.policy.lanes:
+            raise ValueError(f"observation must have {self.policy.lanes} lanes, got {len(raw)}; reset begins others")
+        actions = np.zeros(len(raw), np.int64)
+        self.policy.act(raw, np.arange(len(raw)), actions)
+        return actions if seen.ndim == 2 else int(actions[0])
+
+    def evaluate(
+        self,
+        episodes: int = 100,
+        scenario: Scenario | str | Path | dict[str, Any] | None = None,
+        *,
+        seed: int | None = None,
+        threads: int | None = None,
+        paths: int = 0,
+        progress: Progress | None = None,
+    ) -> Evaluation:
+        """How well it finds the source, over held-out episodes; episodes that it is acting in are left alone.
+
+        Args:
+            episodes: How many.
+            scenario: Where; None for the world that it was trained in.
+            seed: Which block of held-out episodes; None for that of its own seed.
+            threads: To step with; None for one per core. The result is the same.
+            paths: Of how many successful, and of how many failed, episodes to keep the trajectories.
+            progress: Called with the number of finished episodes, and of those that found the source.
+        """
+        block = self.config.seed if seed is None else seed
+        if not 0 <= block < BLOCK:
+            raise ValueError(f"seed must be 0 to {BLOCK - 1}, got {block}")
+        return evaluate(
+            copy.copy(self.policy), self.scenario if scenario is None else Scenario.of(scenario), episodes,
+            HELD_OUT + block * BLOCK, threads=threads, paths=paths, progress=progress,
+        )  # fmt: skip
 
 
 def read_run_config(folder: Path) -> tuple[Config, Scenario]:
@@ -91,9 +175,11 @@ def load_network(folder: Path, config: Config, restore_random: bool = False) -> 
     return net
 
 
-def load_navigator(folder: Path, checkpoint: CheckpointName = "last", acting: Acting | None = None) -> Navigator:
+def load_navigator(folder: str | Path, checkpoint: CheckpointName = "last", acting: Acting | None = None) -> Navigator:
     """The navigator of a run, ready to act; in the way that its run was made for, unless told otherwise."""
+    folder = Path(folder)
     config, scenario = read_run_config(folder)
+    choose("checkpoint", checkpoint, get_args(CheckpointName))
     acting = acting or config.learner.acting
     check_acting(config.learner, acting)
     with torch.random.fork_rng():  # the network that is built draws random weights, which are then replaced

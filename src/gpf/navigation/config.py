@@ -31,20 +31,24 @@ class Config:
     scenario: str = "reference"
     """Where: a preset (paper, reference) or a path to a scenario's .json file."""
     seed: int = settings.number(0, 0, BLOCK - 1)
-    """Of the network's first weights, of the training episodes and of exploration."""
+    """Seed of the initial weights, of the training episodes and of exploration."""
     gpf: bool = True
     """Whether the network grows, prunes and freezes."""
     rules: dict[str, str] = dataclasses.field(default_factory=dict)
-    """Changes to the learner's `gpf.Rules`, as FIELD VALUE pairs, for example `--rules max_depth 4 grow_trial none`."""
+    """Changes to the rules of growing, pruning and freezing, for example `--rules max_depth 4 grow_trial none`;
+    docs/command-line.md lists them."""
     plan: tuple[str, ...] = ()
-    """Growth and pruning at epochs of your choice in place of the rules', as EPOCH:grow and EPOCH:keep=SHARE, for
-    example `--plan 2000:grow 2010:keep=0.479`; a share is of the weights of all layers but the newest."""
+    """Fixed schedule of growth and pruning in place of the rules, as EPOCH:grow and EPOCH:keep=SHARE, for example
+    `--plan 2000:grow 2010:keep=0.479`; the share is of the weights of all layers but the newest."""
     depth: int = settings.number(1, 1)
     """Hidden layers at the start."""
     width: int = settings.number(64, 1)
     """Units of a hidden layer."""
     without: tuple[str, ...] = ()
-    """Groups of memory features to do without, to see what they are worth."""
+    """Groups of memory features to leave out: difference, whiff, "time since whiff", side, "place of whiff", wind,
+    "smoothed wind", "ever met", clock."""
+    evaluate: int = settings.number(2000, 0, BLOCK)
+    """Held-out episodes on which the trained navigator is evaluated; 0 for no evaluation."""
 
     @classmethod
     def of(cls, values: Mapping[str, Any] = MappingProxyType({}), /, **more: Any) -> "Config":
@@ -72,6 +76,11 @@ class Config:
     def epochs(self) -> int:
         """Epochs of the whole training: rollouts, or episodes online."""
         return self.learner.epochs
+
+    @property
+    def learning_rate(self) -> float:
+        """Of the learner."""
+        return self.learner.learning_rate
 
     def check(self) -> None:
         """Refuse settings that are out of range, or that contradict each other."""

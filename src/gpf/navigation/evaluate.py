@@ -5,8 +5,10 @@ blocks far above anything that training uses.
 """
 
 import time
+import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,6 +80,33 @@ class Evaluation:
             "spl": self.spl,
             "steps_per_second": float(self.steps.sum() / self.seconds),
         }
+
+    def save(self, path: str | Path) -> None:
+        """Write every episode to a .npz file, or leave the one that is there."""
+        path = Path(path)
+        unfinished = path.with_name(f".{path.name}.new")
+        try:
+            with unfinished.open("wb") as file:
+                np.savez_compressed(
+                    file, success=self.success, steps=self.steps, start_distance=self.start_distance,
+                    seconds=self.seconds, kept=np.array(list(self.paths), np.int64),
+                    paths=np.concatenate([*self.paths.values(), np.zeros((0, 2), np.float32)]),
+                )  # fmt: skip
+            unfinished.replace(path)
+        finally:
+            unfinished.unlink(missing_ok=True)
+
+    @classmethod
+    def load(cls, path: str | Path, scenario: Scenario) -> "Evaluation":
+        """Read back what `save` wrote, of episodes in this world."""
+        try:
+            with np.load(path) as held:
+                steps, kept = held["steps"], held["kept"]
+                paths = np.split(held["paths"], np.cumsum(steps[kept] + 1))
+                of = dict(zip(kept.tolist(), paths, strict=False))
+                return cls(held["success"], steps, held["start_distance"], scenario, float(held["seconds"]), of)
+        except (OSError, KeyError, IndexError, ValueError, EOFError, zipfile.BadZipFile) as error:
+            raise ValueError(f"{path} must be episodes that an evaluation saved ({type(error).__name__})") from None
 
 
 def evaluate(

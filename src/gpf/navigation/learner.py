@@ -33,17 +33,17 @@ class LearnerSettings:
     observation: Observation = "onehot"
     """What the network sees: 14 features of the recent past (`memory`), or the paper's 22 zeros and ones (`onehot`)."""
     reward: Reward = "search"
-    """What is paid while learning; evaluations count only whether, and how fast, the source was found."""
+    """Reward while learning; evaluations count only whether, and how fast, the source was found."""
     loitering: float = number(0.0, 0.0, 1.0, below=True)
-    """With reward `search`: what staying in the plume for ever is worth, as a share of the source."""
+    """With reward `search`: worth of staying in the plume for ever, as a fraction of the reward of the source."""
     acting: Acting = "greedy"
     """How the trained navigator acts: `greedy`, or `sampled` from the softmax of a policy's outputs."""
     learning_rate: float = number(1e-3, 0.0)
-    """Of Adam; with many lanes it falls linearly to zero."""
+    """Learning rate of Adam; with many lanes it falls linearly to zero."""
     discount: float = number(0.99, 0.0, 1.0)
-    """What a reward one step later is worth."""
+    """Discount factor per step."""
     gradient_clip: float = number(1.0, 0.0)
-    """Greatest norm of the gradient; 0 for no clipping."""
+    """Maximum norm of the gradient; 0 for no clipping."""
     round_epochs: int = number(8, 1)
     """Epochs of a round, after which there are metrics and a checkpoint."""
     validate_every: int = number(10, 1)
@@ -57,20 +57,20 @@ class LaneSettings(LearnerSettings):
     """What learners from rollouts take: an epoch is a rollout."""
 
     steps: int = number(3_000_000, 1)
-    """Steps to learn from, over all lanes."""
+    """Environment steps of the whole training, over all lanes."""
     trace: float = number(0.95, 0.0, 1.0)
     """Lambda of the returns or advantages (GAE): how far they look ahead."""
     lanes: int = number(128, 1, LANES_OF_A_SEED)
-    """Worlds side by side."""
+    """Number of worlds that are stepped in parallel."""
     horizon: int = number(64, 1)
     """Steps of a rollout, in each lane."""
     passes: int = number(4, 1)
-    """How often each rollout is learned from."""
+    """Epochs of gradient steps over each rollout."""
     minibatch: int = number(2048, 1)
-    """Steps of a gradient step."""
+    """Environment steps in a gradient step."""
     averaging: float = number(0.0, 0.0, 1.0, below=True)
-    """Share of the old average in the running average of the weights (EMA), per rollout, once there were many; the
-    average acts when learning is over. 0 for no averaging."""
+    """Decay per rollout of the exponential moving average (EMA) of the weights, which acts when learning is over; 0 for
+    no averaging."""
 
     @property
     def epochs(self) -> int:

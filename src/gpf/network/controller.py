@@ -224,6 +224,20 @@ class GrowPruneFreeze:
             events.append(self._grow(self._new_block(), reason))
         return events
 
+    def begin_anew(self, rules: Rules) -> None:
+        """Let other rules begin at their first epoch, to fine-tune: depth and masks stay, and every layer learns."""
+        self._check_changeable()
+        for frozen in self.frozen:
+            self.thaw(frozen)
+        self.rules, self.epoch, self.events = rules, 0, []
+        self.plateau, self.before_growth, self.prunes_due = Plateau(), None, []
+        for layer in self.layers:
+            layer.unwatch()
+            layer.forget_gradients()
+            layer.still = 0
+            self._watch(layer)
+            layer.mask_gradients()
+
     def grow(self, reason: str = "asked for") -> Event:
         """Add a layer now, whatever the rules say of the metric."""
         self._check_changeable()
@@ -313,12 +327,15 @@ class GrowPruneFreeze:
 
     def _adopt(self, block: nn.Module) -> Layer:
         layer = Layer(block)
+        self._watch(layer)
+        self.layers.append(layer)
+        return layer
+
+    def _watch(self, layer: Layer) -> None:
         layer.watch(
             squares=self.rules.saliency == "obd" and not keeps_second_moment(self.optimizer),
             activations=self.rules.activation_threshold is not None,
         )
-        self.layers.append(layer)
-        return layer
 
     def extend(self) -> None:
         """Put a block of whatever weights at the end of the stack, for `state.restore` to fill; nothing is logged."""

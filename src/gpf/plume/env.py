@@ -1,6 +1,5 @@
 """The plume world as a Gymnasium environment."""
 
-import operator
 from typing import Any
 
 import gymnasium
@@ -8,10 +7,13 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from gpf.plume.inputs import shown, whole_number
 from gpf.plume.memory import Memory
 from gpf.plume.observations import observation_space
+from gpf.plume.placement import PLACES, checked_options, starts_of
 from gpf.plume.rewards import TERMS
 from gpf.plume.scenario import ACTIONS, Scenario
+from gpf.plume.state import State, state_of
 from gpf.plume.tokens import OBSERVATION_SIZES, ONEHOT_SIZE
 from gpf.plume.world import World
 
@@ -42,7 +44,15 @@ class PlumeEnv(gymnasium.Env[NDArray[Any], np.int64]):
 
     ## Start
     The source is placed in the upwind half, the agent 3 to 10 m downwind of it, facing roughly upwind. The source
-    starts to emit when the episode starts.
+    starts to emit when the episode starts. `reset(options=...)` places any of these instead:
+
+    - `position`: where the agent starts, [x, y] in m, within the domain.
+    - `source`: where the source is, [x, y] in m, within the domain. The agent starts downwind of it all the same,
+      unless it is placed too.
+    - `heading`: where the agent faces, in rad, counter-clockwise from +x, as in the raw observation.
+
+    Options hold for one episode. They change no random draw: with the same seed, wind, emission and noise are the same
+    wherever source and agent are placed.
 
     ## End
     Terminated when the source is found, within 0.5 m. Truncated after 1,200 steps; in the preset `reference` running
@@ -77,14 +87,20 @@ class PlumeEnv(gymnasium.Env[NDArray[Any], np.int64]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[Any], dict[str, Any]]:
-        """Begin an episode. With a seed, it and all that follow without one are determined by it."""
+        """Begin an episode. With a seed, it and all that follow without one are determined by it.
+
+        Args:
+            seed: A whole number of at least 0; None to go on with the random stream that there is.
+            options: Any of `position` ([x, y], m), `source` ([x, y], m) and `heading` (rad, counter-clockwise from +x).
+        """
+        starts = starts_of(checked_options(options, tuple(PLACES)), self.world.rows)
         seed = None if seed is None else checked_seed(seed)
         super().reset(seed=seed)
         if seed is not None:
             self.world.seed([seed])
         elif not self.world.streams.any():
             self.world.seed([int(self.np_random.integers(2**63))])
-        self.world.begin()
+        self.world.begin(starts=starts)
         self._memory.forget()
         self._running = True
         self._path.clear()
@@ -95,15 +111,21 @@ class PlumeEnv(gymnasium.Env[NDArray[Any], np.int64]):
         """Turn, move, and read the antennae."""
         plain = isinstance(action, int | np.integer) and 0 <= action < len(ACTIONS)  # `contains` is slow
         if not plain and not self.action_space.contains(action):
-            raise ValueError(f"action: {action!r}; accepted: a whole number from 0 to {len(ACTIONS) - 1}")
+            raise ValueError(f"action must be a whole number from 0 to {len(ACTIONS) - 1}, got {shown(action)}")
         if not self._running:
-            raise gymnasium.error.ResetNeeded("step: no episode is running; call reset() first")
+            raise gymnasium.error.ResetNeeded("no episode is running; call reset() first")
         self._actions[0] = action
         self.world.step(self._actions)
         self._show()
         terminated, truncated = bool(self.world.terminations[0]), bool(self.world.truncations[0])
         self._running = not (terminated or truncated)
         return self._observation(), float(self.world.rewards[0]), terminated, truncated, self._info()
+
+    def state(self) -> State:
+        """Where everything is: source, wind, filaments. **Privileged**, not for the agent; see `State`."""
+        if not self.world.streams.any():
+            raise gymnasium.error.ResetNeeded("there is no state before the first episode; call reset() first")
+        return state_of(self.world, 0)
 
     def render(self) -> NDArray[np.uint8] | None:
         """The world as an image of shape (height, width, 3), in mode `rgb_array`."""
@@ -156,16 +178,10 @@ class PlumeEnv(gymnasium.Env[NDArray[Any], np.int64]):
 
 def checked_seed(seed: Any) -> int:
     """A seed as a plain number, or an error that says what is accepted."""
-    try:
-        value = operator.index(seed)
-    except TypeError:
-        value = -1
-    if value < 0:
-        raise ValueError(f"seed: {seed!r}; accepted: a whole number of at least 0")
-    return value
+    return whole_number("seed", seed, 0)
 
 
 def check_render_mode(mode: str | None, modes: list[str]) -> None:
     """Refuse a render mode that is not offered."""
     if mode is not None and mode not in modes:
-        raise ValueError(f"render_mode: {mode!r}; accepted: None, {', '.join(modes)}")
+        raise ValueError(f"render_mode must be None or one of {', '.join(modes)}, got {shown(mode)}")

@@ -1,9 +1,10 @@
 """What a user hands in or asks to be written: files, whole numbers, and errors that say in one line what is wrong."""
 
+import difflib
 import errno
 import json
 import operator
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,14 @@ def whole_number(name: str, value: Any, low: int, high: int | None = None) -> in
     return number
 
 
+def unknown(what: str, name: Any, known: Iterable[str]) -> str:
+    """An error about a name that nobody knows, with the one that was probably meant."""
+    accepted = list(known)
+    close = difflib.get_close_matches(str(name), accepted, n=1)
+    hint = f"did you mean {close[0]!r}?" if close else f"accepted: {', '.join(accepted)}"
+    return f"unknown {what} {shown(name)}; {hint}"
+
+
 def parse_json(text: str | bytes, name: str) -> Any:
     """The value of a JSON text; `name` says in errors what it is."""
     try:
@@ -48,7 +57,7 @@ def read_json(path: Path, name: str) -> Any:
         text = path.read_bytes()
     except (OSError, ValueError) as error:  # ValueError: a null byte in the path
         reason = getattr(error, "strerror", None) or error
-        raise ValueError(f"{name}: {path} cannot be read ({reason}); accepted: a JSON file") from None
+        raise ValueError(f"{name}: {path} cannot be read ({reason})") from None
     return parse_json(text, f"{name}: {path}")
 
 

@@ -5,6 +5,7 @@ import math
 import numpy as np
 from gymnasium import spaces
 
+from gpf.plume.inputs import shown
 from gpf.plume.memory import memory_bounds
 from gpf.plume.tokens import OBSERVATION_SIZES, ONEHOT_SIZE
 from gpf.plume.world import FASTEST_WIND, World
@@ -28,4 +29,4 @@ def observation_space(kind: str, world: World) -> spaces.Space:
     if kind == "memory":
         low, high = memory_bounds(world.rows)
         return spaces.Box(low, high, dtype=np.float32)
-    raise ValueError(f"observation: {kind!r}; accepted: {', '.join(OBSERVATIONS)}")
+    raise ValueError(f"observation must be one of {', '.join(OBSERVATIONS)}, got {shown(kind)}")

@@ -156,11 +156,16 @@ def _sum(values, first, last):
 
 
 @njit(error_model="numpy")
-def place(p, lane, stream):
-    """Place the source upwind of the centre and the agent downwind of the source, facing upwind."""
+def place_source(p, lane, stream):
+    """Place the source upwind of the centre."""
     upwind_x, upwind_y = -math.cos(lane.wind_direction), -math.sin(lane.wind_direction)
     lane.source_x = _place_on_axis(p, p.width, upwind_x, stream)
     lane.source_y = _place_on_axis(p, p.height, upwind_y, stream)
+
+
+@njit(error_model="numpy")
+def place_agent(p, lane, stream):
+    """Place the agent downwind of the source, facing upwind."""
     distance = p.start_distance_min + (p.start_distance_max - p.start_distance_min) * uniform(stream)
     bearing = lane.wind_direction + p.start_bearing * (2.0 * uniform(stream) - 1.0)
     lane.x = min(max(lane.source_x + distance * math.cos(bearing), 0.0), p.width)

@@ -114,10 +114,10 @@ class Stream:
         }
 
     @classmethod
-    def of(cls, source: "dict[str, Any] | Path") -> "Stream":
+    def of(cls, source: "dict[str, Any] | str | Path") -> "Stream":
         """A stream from plain data, or from a JSON file: `visits`, and optionally `regimes` and `home`."""
-        if isinstance(source, Path):
-            source = read_json(source, "stream")
+        if isinstance(source, str | Path):
+            source = read_json(Path(source), "stream")
         if not isinstance(source, dict) or source.keys() - {"home", "regimes", "visits"} or "visits" not in source:
             raise ValueError(f"stream must be an object of visits, and of home and regimes, got {shown(source)}")
         visits, regimes = source["visits"], source.get("regimes", {})
@@ -174,7 +174,7 @@ def roomiest(scenarios: Sequence[Scenario]) -> Scenario:
 def drawn(seed: int, among: tuple[str, ...], count: int, first: str = "home") -> list[str]:
     """An order of visits: `first`, then rounds through all regimes in random order, none twice in a row."""
     if len(set(among) | {first}) < 2:
-        raise ValueError(f"regimes: {', '.join(among)}; accepted: at least two, for nothing would change")
+        raise ValueError(f"regimes must be at least two, or nothing would change, got {', '.join(among)}")
     random = np.random.default_rng([seed, 7])
     order = [first]
     while len(order) < count:
@@ -197,7 +197,7 @@ def preset(name: str, seed: int = 0, episodes: int = 1500, count: int | None = N
     """A stream by name: `gentle` drifts, `harsh` jumps from one new world to the next, `returning` comes back."""
     kinds = {"gentle": (GENTLE, 13, True), "harsh": (HARSH, 14, False), "returning": (RETURNING, 13, False)}
     if name not in kinds:
-        raise ValueError(f"stream: {name!r}; accepted: {', '.join(kinds)}, or a path to a .json file")
+        raise ValueError(f"stream must be one of {', '.join(kinds)}, or a path to a .json file, got {shown(name)}")
     among, usual, gradual = kinds[name]
     count = whole_number("visits", usual if count is None else count, 2, MOST_VISITS)
     _check_total(count * whole_number("episodes", episodes, 1, MOST_EPISODES))

@@ -158,7 +158,7 @@ def save_animation(frames: Iterable[Frame], path: str | Path, fps: int = 20) -> 
 def check_animation(path: Path) -> None:
     """Refuse a path to which no animation can be written."""
     if path.suffix not in (".gif", ".mp4"):
-        raise ValueError(f"animation: {str(path)!r}; accepted: a path that ends in .gif or .mp4")
+        raise ValueError(f"animation must be a path that ends in .gif or .mp4, got {str(path)!r}")
 
 
 def _write_gif(frames: Iterable[Frame], path: Path, fps: int) -> None:
@@ -170,9 +170,7 @@ def _write_mp4(frames: Iterable[Frame], path: Path, fps: int) -> None:
     try:
         import imageio_ffmpeg
     except ImportError:
-        raise RuntimeError(
-            "animation: MP4 needs an encoder; pip install 'gpf-networks[video]', or write a .gif"
-        ) from None
+        raise RuntimeError("an MP4 needs an encoder; pip install 'gpf-networks[video]', or write a .gif") from None
     frames = iter(frames)
     first = next(frames)
     writer = imageio_ffmpeg.write_frames(path, first.shape[1::-1], fps=fps, macro_block_size=8)

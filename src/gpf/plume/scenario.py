@@ -8,6 +8,7 @@ import dataclasses
 import difflib
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -200,7 +201,7 @@ class Scenario:
     def preset(cls, name: str) -> "Scenario":
         """The scenario of that name: `paper` (the text, made consistent) or `reference` (the authors' code)."""
         if not isinstance(name, str) or name not in PRESETS:
-            raise ValueError(f"scenario: unknown preset {shown(name)}; accepted: {', '.join(PRESETS)}")
+            raise ValueError(_unknown("scenario", name, list(PRESETS)))
         return cls(**PRESETS[name])
 
     @classmethod
@@ -225,10 +226,24 @@ class Scenario:
         known = [spec.name for spec in dataclasses.fields(cls)]
         for name in values:
             if name not in known:
-                close = difflib.get_close_matches(str(name), known, n=1)
-                hint = f"did you mean {close[0]!r}?" if close else f"accepted: {', '.join(known)}"
-                raise ValueError(f"scenario: unknown field {shown(name)}; {hint}")
+                raise ValueError(_unknown("scenario field", name, known))
         return dataclasses.replace(base, **values)
+
+    def changed(self, assignments: Sequence[str]) -> "Scenario":
+        """The same world with other values of some fields, which are typed as FIELD=VALUE.
+
+        Numbers, `true` and `false` are written as in JSON, level edges as numbers with commas between them.
+        """
+        kinds = {spec.name: spec.type for spec in dataclasses.fields(self)}
+        changes: dict[str, Any] = {}
+        for text in assignments:
+            name, equals, value = text.partition("=")
+            if not equals:
+                raise ValueError(f"a change of a scenario must be FIELD=VALUE, got {shown(text)}")
+            if name not in kinds:
+                raise ValueError(_unknown("scenario field", name, list(kinds)))
+            changes[name] = _typed(kinds[name], value)
+        return dataclasses.replace(self, **changes)
 
     def rewarded(self, reward: str, discount: float = 0.99, loitering: float = 0.0) -> "Scenario":
         """The same world with another reward: `paper`, `reference`, or `search` for a learner of this discount.
@@ -242,7 +257,7 @@ class Scenario:
         a discount of 0.998.
         """
         if not 0.0 <= loitering < 1.0:
-            raise ValueError(f"loitering: {loitering}; accepted: at least 0, below 1, the worth of the source")
+            raise ValueError(f"loitering must be at least 0 and below 1, the worth of the source, got {loitering}")
         if reward == "search":
             success = 10.0
             changes: dict[str, Any] = {
@@ -259,7 +274,7 @@ class Scenario:
             preset = Scenario.preset(reward)
             changes = {name: getattr(preset, name) for name in _OF_REWARD}
         else:
-            raise ValueError(f"reward: {reward!r}; accepted: {', '.join(REWARDS)}")
+            raise ValueError(_unknown("reward", reward, list(REWARDS)))
         return dataclasses.replace(self, **changes)
 
     def to_json(self) -> str:
@@ -368,6 +383,24 @@ def _checked_edges(value: Any) -> tuple[float, ...]:
     if len(edges) != LEVELS - 1 or not ordered:
         raise ValueError(f"level_edges must be {LEVELS - 1} increasing numbers, got {shown(value)}")
     return edges
+
+
+def _typed(kind: Any, text: str) -> Any:
+    """A value from what was typed, where it can be one of that type; otherwise the text, which is refused later."""
+    if kind is bool:
+        return {"true": True, "false": False}.get(text.lower(), text)
+    try:
+        return float(text) if kind in (int, float) else [float(edge) for edge in text.split(",")]
+    except ValueError:
+        return text
+
+
+def _unknown(what: str, name: Any, known: list[str]) -> str:
+    """An error about a name that nobody knows: what was probably meant, and what is accepted, if that is not long."""
+    close = difflib.get_close_matches(str(name), known, n=1)
+    some = ", ".join(known[:12]) + (f" and {len(known) - 12} more" if len(known) > 12 else "")
+    hint = f"did you mean {close[0]!r}?" if close else f"accepted: {some}"
+    return f"unknown {what} {shown(name)}; {hint}" + (f" Accepted: {some}" if close and len(known) <= 12 else "")
 
 
 PRESETS: dict[str, dict[str, Any]] = {

@@ -11,10 +11,13 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from gpf.plume.env import PlumeEnv, check_render_mode, checked_seed
+from gpf.plume.inputs import shown, unknown, whole_number
 from gpf.plume.memory import Memory
 from gpf.plume.observations import observation_space
+from gpf.plume.placement import PLACES, checked_options, starts_of
 from gpf.plume.rewards import TERMS
 from gpf.plume.scenario import ACTIONS, Scenario
+from gpf.plume.state import State, state_of
 from gpf.plume.tokens import ONEHOT_SIZE, onehot
 from gpf.plume.world import World
 
@@ -25,7 +28,8 @@ class PlumeVectorEnv(VectorEnv[NDArray[Any], NDArray[np.int64], NDArray[Any]]):
     """`PlumeEnv` many times over; see there for observations, actions, rewards and ends.
 
     Lane i of an environment that is reset with seed s is, bit for bit, the single environment reset with seed s + i,
-    through all episodes that follow, whatever the number of lanes or threads.
+    through all episodes that follow, whatever the number of lanes or threads. `reset` takes the same options, for all
+    lanes or for each.
 
     **The arrays that `reset` and `step` return are reused by the next call.** Copy what you keep.
 
@@ -62,7 +66,7 @@ class PlumeVectorEnv(VectorEnv[NDArray[Any], NDArray[np.int64], NDArray[Any]]):
             self._mode = AutoresetMode(autoreset_mode)
         except ValueError:
             accepted = ", ".join(mode.value for mode in AutoresetMode)
-            raise ValueError(f"autoreset_mode: {autoreset_mode!r}; accepted: {accepted}") from None
+            raise ValueError(f"autoreset_mode must be one of {accepted}, got {shown(autoreset_mode)}") from None
         self.metadata = {**self.metadata, "autoreset_mode": self._mode}
         self.world = World(num_envs, scenario, threads)
         self.num_envs = self.world.count
@@ -93,14 +97,14 @@ class PlumeVectorEnv(VectorEnv[NDArray[Any], NDArray[np.int64], NDArray[Any]]):
         }
         for name, array in buffers.items():
             if name not in names:
-                raise ValueError(f"buffers: unknown name {name!r}; accepted: {', '.join(names)}")
+                raise ValueError(unknown("buffer", name, names))
             owner: Any = {"_onehot": self, "features": self._memory}.get(names[name], self.world)
             own = getattr(owner, names[name])
             fits = isinstance(array, np.ndarray) and array.shape == own.shape and array.dtype == own.dtype
             if not fits or not (array.flags.c_contiguous and array.flags.writeable):
                 raise ValueError(
-                    f"buffers: {name} does not fit; accepted: a contiguous, writable array of shape {own.shape}"
-                    f" and type {own.dtype}"
+                    f"buffer {name!r} must be a contiguous, writable array of shape {own.shape} and type {own.dtype},"
+                    f" got {_described(array)}"
                 )
             setattr(owner, names[name], array)
 
@@ -109,17 +113,23 @@ class PlumeVectorEnv(VectorEnv[NDArray[Any], NDArray[np.int64], NDArray[Any]]):
     ) -> tuple[NDArray[Any], Infos]:
         """Begin an episode in every lane, or in those of `options["reset_mask"]`.
 
-        Lane i is seeded with `seed + i`, or with the i-th of several seeds; without a seed, streams go on.
+        Args:
+            seed: Lane i is seeded with `seed + i`, or with the i-th of several seeds; without a seed, streams go on.
+            options: `reset_mask`, a boolean array of shape (n,); and as for `PlumeEnv` `position`, `source` (m) and
+                `heading` (rad), each one for all lanes or one per lane, of shape (n, 2), (n, 2) and (n,). What these
+                say of lanes outside the mask does not matter. An episode that follows by autoreset is drawn as ever.
         """
-        mask = self._checked_mask(options or {})
-        seeds = None if seed is None else self._checked_seeds(seed)
+        given = checked_options(options, ("reset_mask", *PLACES))
+        mask = self._checked_mask(given.get("reset_mask", self._everywhere))
         indices = np.flatnonzero(mask)
+        starts = starts_of(given, self.world.rows, indices)
+        seeds = None if seed is None else self._checked_seeds(seed)
         super().reset(seed=None if seeds is None else seeds[0])
         if not self._begun:
             self.world.seed(self.np_random.integers(2**63, size=self.num_envs).tolist())
         if seeds is not None:
             self.world.seed([seeds[i] for i in indices], indices)
-        self.world.begin(indices)
+        self.world.begin(indices, starts)
         self._memory.forget(indices)
         self._begun = True
         if self.render_mode is not None:
@@ -131,10 +141,10 @@ class PlumeVectorEnv(VectorEnv[NDArray[Any], NDArray[np.int64], NDArray[Any]]):
         actions = self._checked_actions(actions)
         world = self.world
         if not self._begun:
-            raise gymnasium.error.ResetNeeded("step: no episode is running; call reset() first")
+            raise gymnasium.error.ResetNeeded("no episode is running; call reset() first")
         if self._mode is AutoresetMode.DISABLED and not world.lanes["running"].all():
             lane = int(np.argmin(world.lanes["running"]))
-            raise gymnasium.error.ResetNeeded(f"step: the episode of lane {lane} is over; reset it by reset_mask first")
+            raise gymnasium.error.ResetNeeded(f"the episode of lane {lane} is over; reset it by reset_mask first")
         world.step(actions, restart=True)
         if self.observation == "memory":
             self._memory.forget(np.flatnonzero(world.lanes["step"] == 0))
@@ -151,17 +161,23 @@ class PlumeVectorEnv(VectorEnv[NDArray[Any], NDArray[np.int64], NDArray[Any]]):
         strongest = float(max(self.world.rows["sensor_saturation"]))
         if new.sensor_saturation > strongest:
             raise ValueError(
-                f"sensor_saturation: {new.sensor_saturation}; accepted: at most {strongest}, on which the observation"
-                " space was built"
+                f"sensor_saturation must be at most {strongest:g}, on which the observation space was built,"
+                f" got {new.sensor_saturation:g}"
             )
         walk = new.speed * new.time_step * new.max_steps
         farthest = float(max(self.world.rows["stride"] * self.world.rows["max_steps"]))
         if self.observation == "memory" and walk > farthest * (1 + 1e-9):
             raise ValueError(
-                f"max_steps: {new.max_steps} is a walk of {walk:g} m; accepted: at most {farthest:g} m, on which the"
-                " observation space was built"
+                f"max_steps must allow a walk of at most {farthest:g} m, on which the observation space was built,"
+                f" got {new.max_steps}, which allows {walk:g} m"
             )
         self.world.set_scenario(new, lanes)
+
+    def state(self, lane: int) -> State:
+        """Where everything is in a lane: source, wind, filaments. **Privileged**, not for the agent; see `State`."""
+        if not self._begun:
+            raise gymnasium.error.ResetNeeded("there is no state before the first episode; call reset() first")
+        return state_of(self.world, whole_number("lane", lane, 0, self.num_envs - 1))
 
     def render(self) -> tuple[NDArray[np.uint8], ...] | None:
         """An image of every lane, in mode `rgb_array`."""
@@ -220,26 +236,23 @@ class PlumeVectorEnv(VectorEnv[NDArray[Any], NDArray[np.int64], NDArray[Any]]):
     def _checked_actions(self, actions: Any) -> NDArray[np.int64]:
         array = np.asarray(actions)
         if array.shape != (self.num_envs,):
-            raise ValueError(f"actions: shape {array.shape}; accepted: ({self.num_envs},)")
+            raise ValueError(f"actions must have shape ({self.num_envs},), got {array.shape}")
         if array.dtype.kind not in "iu":
-            raise ValueError(f"actions: type {array.dtype}; accepted: whole numbers")
+            raise ValueError(f"actions must be whole numbers, got type {array.dtype}")
         if array.min() < 0 or array.max() >= len(ACTIONS):
             lane = int(np.argmax((array < 0) | (array >= len(ACTIONS))))
             raise ValueError(
-                f"actions: {array[lane]} in lane {lane}; accepted: whole numbers from 0 to {len(ACTIONS) - 1}"
+                f"actions must be whole numbers from 0 to {len(ACTIONS) - 1}, got {array[lane]} in lane {lane}"
             )
         self._actions[:] = array
         return self._actions
 
-    def _checked_mask(self, options: dict[str, Any]) -> NDArray[np.bool_]:
-        unknown = options.keys() - {"reset_mask"}
-        if unknown:
-            raise ValueError(f"options: unknown {', '.join(map(repr, unknown))}; accepted: 'reset_mask'")
-        mask = options.get("reset_mask", self._everywhere)
+    def _checked_mask(self, mask: Any) -> NDArray[np.bool_]:
         fits = isinstance(mask, np.ndarray) and mask.shape == (self.num_envs,) and mask.dtype == np.bool_
         if not fits or not mask.any():
             raise ValueError(
-                f"reset_mask: {mask!r}; accepted: a boolean array of shape ({self.num_envs},) with at least one True"
+                f"reset_mask must be a boolean array of shape ({self.num_envs},) with at least one True,"
+                f" got {shown(mask)}"
             )
         return mask.copy()
 
@@ -247,11 +260,16 @@ class PlumeVectorEnv(VectorEnv[NDArray[Any], NDArray[np.int64], NDArray[Any]]):
         """One seed per lane."""
         several = isinstance(seed, Sequence | np.ndarray) and not isinstance(seed, str)
         if several and len(seed) != self.num_envs:
-            raise ValueError(f"seed: {len(seed)} seeds; accepted: one, or one per lane ({self.num_envs})")
+            raise ValueError(f"seed must be one seed or one per lane ({self.num_envs}), got {len(seed)}")
         if several:
             return [checked_seed(one) for one in seed]
         first = checked_seed(seed)
         return [first + i for i in range(self.num_envs)]
+
+
+def _described(array: Any) -> str:
+    """What an error says of a value that should have been another array."""
+    return f"shape {array.shape} and type {array.dtype}" if isinstance(array, np.ndarray) else shown(array)
 
 
 def _where(mask: NDArray[np.bool_], infos: Infos) -> Infos:

@@ -5,6 +5,7 @@ lanes, their order or the number of threads. The single and the vector environme
 run these same compiled functions.
 """
 
+import math
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from gpf.plume.inputs import shown, whole_number
 from gpf.plume.kernels import announcing_compilation, kernel
-from gpf.plume.physics import advect, emit, move, place, start_wind, step_wind, wrap
+from gpf.plume.physics import advect, emit, move, place_agent, place_source, start_wind, step_wind, wrap
 from gpf.plume.rewards import TERMS, reward
 from gpf.plume.rng import seed_streams
 from gpf.plume.scenario import ROW, Scenario
@@ -38,6 +39,11 @@ LANE = np.dtype(
 )
 """The state of a lane, but for its filaments and its random stream. Positions in m, angles in rad."""
 
+START = ("source_x", "source_y", "x", "y", "heading")
+"""Columns of a start: where source and agent are put when an episode begins, m and rad; NaN for what is drawn."""
+_DRAWN = np.full(len(START), math.nan)
+_NO_STARTS = np.empty((0, len(START)))
+
 _LANES_PER_THREAD = 256
 """Fewer lanes than this are not worth waking another thread for."""
 _LANES_AT_A_TIME = 128
@@ -47,10 +53,27 @@ _LANES_AT_A_TIME = 128
 @njit(error_model="numpy")
 def begin(p, lane, stream, filaments, scratch):
     """Begin an episode: mean wind, no filaments yet, source and agent placed, first readings taken."""
+    begin_at(p, lane, stream, filaments, scratch, _DRAWN)
+
+
+@njit(error_model="numpy")
+def begin_at(p, lane, stream, filaments, scratch, start):
+    """Begin an episode where `start` says (see `START`).
+
+    Everything is drawn first, whether it is needed or not: a seed has the same wind, emission and noise wherever the
+    source and the agent are put.
+    """
     lane.step = lane.blank_steps = lane.first = lane.last = 0
     lane.running = 1
     start_wind(p, lane)
-    place(p, lane, stream)
+    place_source(p, lane, stream)
+    if not math.isnan(start[0]):
+        lane.source_x, lane.source_y = start[0], start[1]
+    place_agent(p, lane, stream)
+    if not math.isnan(start[2]):
+        lane.x, lane.y = start[2], start[3]
+    if not math.isnan(start[4]):
+        lane.heading = start[4]
     lane.distance = np.hypot(lane.x - lane.source_x, lane.y - lane.source_y)
     sense(p, lane, filaments, scratch, stream)
 
@@ -85,12 +108,16 @@ def observe(p, lane, tokens, raw):
 
 @kernel
 def _begin_lanes(
-    indices, rows, lanes, streams, filaments, scratch, tokens, raw, rewards, terms, successes, terminations, truncations
-):
-    """Begin an episode in each of the lanes given by their indices."""
+    indices, starts,
+    rows, lanes, streams, filaments, scratch, tokens, raw, rewards, terms, successes, terminations, truncations,
+):  # fmt: skip
+    """Begin an episode in each of the lanes given by their indices, at their starts if there are any."""
     for n in range(len(indices)):
         i = indices[n]
-        begin(rows[i], lanes[i], streams[i], filaments[i], scratch)
+        if len(starts) == 0:
+            begin(rows[i], lanes[i], streams[i], filaments[i], scratch)
+        else:
+            begin_at(rows[i], lanes[i], streams[i], filaments[i], scratch, starts[n])
         observe(rows[i], lanes[i], tokens[i], raw[i])
         rewards[i] = 0.0
         terms[i] = 0.0
@@ -138,12 +165,15 @@ class World:
         threads: int | None = None,
     ) -> None:
         count = whole_number("num_envs", count, 1)
-        if threads is not None and (not isinstance(threads, int | np.integer) or threads < 1):
-            raise ValueError(f"threads: {threads!r}; accepted: a whole number of at least 1, or None for all cores")
+        most = max(64, 4 * cores())  # more would only wait for each other
+        if threads is not None and not (isinstance(threads, int | np.integer) and 1 <= threads <= most):
+            raise ValueError(
+                f"threads must be a whole number from 1 to {most}, or None for all cores, got {shown(threads)}"
+            )
         several = isinstance(scenario, list | tuple)
         scenarios = [Scenario.of(s) for s in scenario] if several else [Scenario.of(scenario)]  # type: ignore[union-attr, arg-type]
         if several and len(scenarios) != count:
-            raise ValueError(f"scenario: {len(scenarios)} for {count} lanes; accepted: one, or one per lane")
+            raise ValueError(f"scenario must be one, or one per lane ({count}), got {len(scenarios)}")
         capacity = max(s.filament_capacity for s in scenarios)
         _check_memory(count, capacity)
         self.count = count
@@ -170,8 +200,8 @@ class World:
         capacity = self.filaments.shape[2]
         if scenario.filament_capacity > capacity:
             raise ValueError(
-                f"scenario: needs {scenario.filament_capacity} filaments a lane and there is room for {capacity};"
-                " accepted: one that releases no more filaments in a lifetime than those at the start"
+                f"scenario must need at most {capacity} filaments a lane, for which there is room,"
+                f" got one that needs {scenario.filament_capacity}"
             )
         self.rows[slice(None) if indices is None else indices] = scenario.row()
 
@@ -179,9 +209,10 @@ class World:
         """Give lanes (all, or those of `indices`) the random streams of their seeds."""
         self.streams[slice(None) if indices is None else indices] = seed_streams(seeds)
 
-    def begin(self, indices: NDArray[np.int64] | None = None) -> None:
-        """Begin an episode in all lanes, or in those of `indices`."""
-        _begin_lanes(np.arange(self.count) if indices is None else indices, *self._memory(0))
+    def begin(self, indices: NDArray[np.int64] | None = None, starts: NDArray[np.float64] | None = None) -> None:
+        """Begin an episode in all lanes, or in those of `indices`; `starts` has a row of `START` for each of them."""
+        lanes = np.arange(self.count) if indices is None else indices
+        _begin_lanes(lanes, _NO_STARTS if starts is None else starts, *self._memory(0))
 
     def step(self, actions: NDArray[np.int64], restart: bool = False) -> None:
         """Step all lanes whose episode is running; the others begin anew if `restart`, or else are left alone."""

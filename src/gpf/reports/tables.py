@@ -59,7 +59,8 @@ def verdict(ours: Values, theirs: Values, measure: Measure) -> str:
     mine, others = present(ours), present(theirs)
     if mine is None or others is None:
         return MISSING
-    said = Verdict.of_difference(paired_difference(mine, others), measure.better)
+    d = paired_difference(mine, others)
+    said = Verdict.ONE_SEED if len(mine) == 1 else Verdict.of_difference(d, measure.better)
     return f"{said}: {difference(mine, others, measure.form)}"
 
 

@@ -5,6 +5,9 @@ from enum import StrEnum
 
 from gpf.reports.statistics import Paired
 
+ENOUGH_SEEDS = 6
+"""A permutation test of fewer paired differences cannot have p < 0.05."""
+
 
 class Verdict(StrEnum):
     """What can be said."""
@@ -14,6 +17,7 @@ class Verdict(StrEnum):
     HIGHER = "higher"
     LOWER = "lower"
     NO_DIFFERENCE = "no difference shown"
+    ONE_SEED = "one seed, no conclusion"
     CONFIRMED = "confirmed"
     REFUTED = "refuted"
     PARTLY = "partly"
@@ -40,6 +44,15 @@ class Verdict(StrEnum):
         if seeds < 2:
             return cls.UNDECIDED
         return cls.CONFIRMED if high < bound else cls.REFUTED if low > bound else cls.UNDECIDED
+
+
+def caution(seeds: int) -> str:
+    """What so few seeds do not allow to conclude; nothing, if they are enough."""
+    if seeds == 1:
+        return "**One seed: no number here has an interval, and nothing can be concluded from a difference.**"
+    if seeds < ENOUGH_SEEDS:
+        return f"**{seeds} seeds are too few to call a difference better or worse; that takes {ENOUGH_SEEDS}.**"
+    return ""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,8 @@
 """A run is a folder: what was asked for, what happened, and the networks that came of it.
 
-    config.json  metrics.jsonl  events.jsonl  result.json  checkpoints/{best,last}/  figures/
+    config.json  metrics.jsonl  events.jsonl  result.json  checkpoints/{best,last}/  report.html  figures/
+
+A run that has failed also has a failure.json, which says why.
 
 Lines are appended and synced to disk, everything else is replaced by renaming a complete file, and a checkpoint is
 written after the lines that lead to it. A process killed at any moment therefore leaves a folder from which training
@@ -13,6 +15,7 @@ import importlib.metadata
 import json
 import os
 import secrets
+import shutil
 import time
 import weakref
 from collections.abc import Iterator
@@ -25,6 +28,7 @@ from typing import Any, Literal
 Log = Literal["metrics", "events"]
 LOGS: tuple[Log, ...] = ("metrics", "events")
 CheckpointName = Literal["best", "last"]
+"""What a run can be asked for; one that fine-tunes another's network also has a `first`."""
 COUNTS = ("step", "seconds", "flops", "depth", "density", "parameters")
 """What is a number in every line that has it."""
 
@@ -64,8 +68,13 @@ class Run:
     def create(cls, folder: Path, config: dict[str, Any]) -> "Run":
         """A new run; its folder must not exist, or be empty."""
         check_free(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        run = cls(folder)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            run = cls(folder)
+        except OSError as error:
+            raise RunError(
+                f"run folder {folder} cannot be written to ({error.strerror}); choose another one with --run"
+            ) from None
         write_json(folder / "config.json", {"id": secrets.token_hex(8), **config})
         return run
 
@@ -80,7 +89,13 @@ class Run:
         """What tells this run from every other one, of the same settings too."""
         return str(read_config(self.folder).get("id"))
 
-    def checkpoint(self, name: CheckpointName) -> Path:
+    def discard(self) -> None:
+        """Delete a run that has learned nothing yet; one with a round to its name stays."""
+        if not read_log(self.folder, "metrics"):
+            self.close()
+            shutil.rmtree(self.folder)
+
+    def checkpoint(self, name: CheckpointName | Literal["first"]) -> Path:
         """Where a checkpoint is."""
         return self.folder / "checkpoints" / name
 

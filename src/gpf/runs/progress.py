@@ -1,20 +1,24 @@
 """Progress of long work: a bar on a terminal, nothing in its way elsewhere."""
 
+import importlib.util
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from gpf.runs.executors import Tell, What
+
+if TYPE_CHECKING:
+    from gpf.runs.training import Advance
 
 Describe = Callable[[dict[str, Any]], str]
 """Says in a few words what metrics, or a result, amount to."""
@@ -52,46 +56,77 @@ def steps_progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
         yield lambda steps: bar.update(task, completed=steps)
 
 
+class TrainingDisplay:
+    """A run from its first round to its report: a bar for each phase on a terminal, lines elsewhere, on stderr."""
+
+    def __init__(self, folder: Path, total: int, count: str, describe: Describe | None, writer: Any) -> None:
+        self._folder, self._total, self._count = folder, total, count
+        self._describe, self._writer = describe or _training_line, writer
+        self._console = Console(stderr=True)
+        self._terminal = self._console.is_terminal
+        self._said = 0.0
+        self.bars = Progress(
+            TextColumn("{task.description:<10}", markup=False),
+            BarColumn(bar_width=10, table_column=Column(min_width=10)),
+            TextColumn("{task.percentage:>3.0f}%"),
+            TimeRemainingColumn(compact=True, elapsed_when_finished=True, table_column=Column(min_width=5)),
+            TextColumn("{task.fields[line]}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis")),
+            console=self._console,
+            disable=not self._terminal,
+        )
+        if self._terminal:
+            self._console.print(Text(str(folder)))
+        self._task = self.bars.add_task("training", total=total, line="")
+
+    def round(self, metrics: dict[str, Any]) -> None:
+        """Show the metrics of a round of training."""
+        done, line = metrics[self._count], self._describe(metrics)
+        self.bars.update(self._task, completed=done, line=line)
+        if done == self._total or self._is_due():
+            share = done / self._total
+            left = f", {metrics['seconds'] * (1.0 / share - 1.0):.0f} s left" if share else ""
+            self._say(f"training {share:.0%}, {line}{left}")
+        if self._writer is not None:
+            _write_scalars(self._writer, metrics)
+
+    def phase(self, name: str, total: int = 0) -> "Advance":
+        """Begin the next phase, of so many parts (0 if unknown); returns what to call with how many are done."""
+        self.finish()
+        self._task = self.bars.add_task(name, total=total or None, line="")
+        self._say(name)
+
+        def advance(done: int) -> None:
+            self.bars.update(self._task, completed=done)
+            if done < total and self._is_due():
+                self._say(f"{name} {done / total:.0%}")
+
+        return advance
+
+    def finish(self) -> None:
+        """Fill the bar of the current phase."""
+        total = self.bars.tasks[-1].total or 1
+        self.bars.update(self._task, total=total, completed=total)
+
+    def _is_due(self) -> bool:
+        return time.monotonic() - self._said > 5.0
+
+    def _say(self, line: str) -> None:
+        """A plain line, where there is no terminal to draw bars on."""
+        self._said = time.monotonic()
+        if not self._terminal:
+            print(f"{self._folder}: {line}", file=sys.stderr, flush=True)
+
+
 @contextmanager
 def training_progress(
-    folder: Path,
-    total: int,
-    tensorboard: bool = False,
-    count: str = "epoch",
-    describe: Describe | None = None,
-) -> Iterator[Callable[[dict[str, Any]], None]]:
-    """Metrics of each round as they come: a live line on a terminal, plain lines now and then elsewhere, on stderr.
-
-    A round has come as far as its metric `count` says.
-    """
+    folder: Path, total: int, tensorboard: bool = False, count: str = "epoch", describe: Describe | None = None
+) -> Iterator[TrainingDisplay]:
+    """Show a run as it is trained; a round has come as far as its metric `count` says, of `total`."""
     writer = _tensorboard_writer(folder) if tensorboard else None
-    console = Console(stderr=True)
-    bar = Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        TextColumn("{task.percentage:.0f} %"),
-        TextColumn("{task.fields[line]}", markup=False),
-        TimeRemainingColumn(),
-        console=console,
-        disable=not console.is_terminal,
-    )
-    said = 0.0
-    with bar:
-        task = bar.add_task(str(folder), total=total, line="")
-
-        def report(metrics: dict[str, Any]) -> None:
-            nonlocal said
-            line = (describe or _training_line)(metrics)
-            bar.update(task, completed=metrics[count], line=line)
-            if not console.is_terminal and (time.monotonic() - said > 5.0 or metrics[count] == total):
-                said = time.monotonic()
-                share = metrics[count] / total
-                left = f", {metrics['seconds'] * (1.0 / share - 1.0):.0f} s left" if share else ""
-                print(f"{folder}: {share:.0%}, {line}{left}", file=sys.stderr, flush=True)
-            if writer is not None:
-                _write_scalars(writer, metrics)
-
-        yield report
+    display = TrainingDisplay(folder, total, count, describe, writer)
+    with display.bars:
+        yield display
+        display.finish()
     if writer is not None:
         writer.close()
 
@@ -162,11 +197,15 @@ def result_line(result: dict[str, Any]) -> str:
     return ", ".join([*shown, _shape(result)])
 
 
+def check_tensorboard() -> None:
+    """Refuse to begin where TensorBoard's metrics are asked for and cannot be written."""
+    if importlib.util.find_spec("tensorboard") is None:
+        raise ValueError("--tensorboard needs the extra tensorboard: pip install 'gpf-networks[tensorboard]'")
+
+
 def _tensorboard_writer(folder: Path) -> Any:
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        raise ValueError("--tensorboard needs the extra tensorboard: pip install 'gpf-networks[tensorboard]'") from None
+    from torch.utils.tensorboard import SummaryWriter
+
     return SummaryWriter(folder / "tensorboard")
 
 

@@ -4,13 +4,14 @@ A task says what its network is and how a round is learned. Everything that outl
 `progress`, or in what the task puts into its checkpoints.
 """
 
+import os
 import shlex
 import signal
 import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -18,13 +19,22 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from gpf.network import CheckpointError, Rules, attach, load
+from gpf.network import CheckpointError, GrowPruneFreeze, Rules, attach, load
 from gpf.network.controller import Watcher
 from gpf.network.events import Event
-from gpf.runs.folder import Run, RunError, read_log, read_result, undamaged, write_json
+from gpf.runs.folder import Run, RunError, read_config, read_log, read_result, undamaged, write_json
 
 Report = Callable[[dict[str, Any]], None]
 """Called with the metrics of each round."""
+Advance = Callable[[int], None]
+"""Called with how much of a phase is done."""
+Phase = Callable[[str, int], Advance]
+"""Called with the name of a phase that begins, and of how many parts it is; 0 where nobody knows."""
+
+
+def silent(name: str, total: int) -> Advance:
+    """A `Phase` that nobody watches."""
+    return lambda done: None
 
 
 class Interrupted(KeyboardInterrupt):
@@ -93,11 +103,24 @@ class Training(ABC, Generic[C]):
                 raise RunError(f"{last} is missing; only a run with its last checkpoint can be resumed")
             self.progress = first
             torch.manual_seed(config.seed)
-            model = self.build()
-            self.net = attach(model, self.make_optimizer(model), self.stack, rules=config.network_rules())
+            self.net = self._fine_tuned() if "from" in read_config(run.folder) else self._new()
             self.begin(None)
         run.drop_after(self.progress["round"], self.progress["events"])
         self.net.watchers.extend(self.watchers())
+
+    def _new(self) -> GrowPruneFreeze:
+        model = self.build()
+        return attach(model, self.make_optimizer(model), self.stack, rules=self.config.network_rules())
+
+    def _fine_tuned(self) -> GrowPruneFreeze:
+        """The network of another run, of which the first checkpoint is a copy, with the rules and rate of this one."""
+        fresh = self.make_optimizer(self.build()).param_groups
+        net = load(self.run.checkpoint("first"), build=self.build, restore_random=False)
+        for group in net.optimizer.param_groups:
+            group["lr"] = fresh[0]["lr"]
+        net.begin_anew(self.config.network_rules())
+        torch.manual_seed(self.config.seed)
+        return net
 
     # What a task says
 
@@ -119,8 +142,8 @@ class Training(ABC, Generic[C]):
         """Learn for one round; `progress` is brought up to date, but for what the loop counts."""
 
     @abstractmethod
-    def finish(self) -> dict[str, Any]:
-        """What the run amounts to, once it is over."""
+    def finish(self, phase: Phase) -> dict[str, Any]:
+        """What the run amounts to, once it is over; what takes long says so by `phase`."""
 
     def first_progress(self) -> dict[str, Any]:
         """What a task counts beside the loop, as it is at the start."""
@@ -200,7 +223,9 @@ class Training(ABC, Generic[C]):
         return {"run": self.run.id, **self.about(), "progress": self.progress}
 
 
-def train_to_the_end(run: Run, make: Callable[[], Training[Any]], report: Report) -> dict[str, Any]:
+def train_to_the_end(
+    run: Run, make: Callable[[], Training[Any]], report: Report, phase: Phase = silent
+) -> dict[str, Any]:
     """Train in rounds until it is over, on one thread of torch's; returns, and writes, what the run amounts to.
 
     Ctrl-C ends the current round, saves, and raises `Interrupted` with what to say; a second one ends at once, and
@@ -212,29 +237,48 @@ def train_to_the_end(run: Run, make: Callable[[], Training[Any]], report: Report
     torch.set_num_threads(1)  # the networks are so small that a second thread only waits
     try:
         training = make()
-        with _interruptible() as asked_to_stop:
-            while not training.over:
-                report(training.round())
-                if asked_to_stop.is_set():
-                    raise Interrupted(resume)
-        now = training.progress
-        result = {
-            **training.shape(),
-            **{name: now[name] for name in ("round", "step", "seconds", "flops")},
-            **training.finish(),
-        }
-        write_json(run.folder / "result.json", result)
-        return result
+        with _failures_on_record(run):
+            return _trained(run, training, report, phase, resume)
     except KeyboardInterrupt:
         raise Interrupted(resume) from None
     finally:
         torch.set_num_threads(before)
 
 
+def _trained(run: Run, training: Training[Any], report: Report, phase: Phase, resume: str) -> dict[str, Any]:
+    with _interruptible() as asked_to_stop:
+        while not training.over:
+            report(training.round())
+            if asked_to_stop.is_set():
+                raise Interrupted(resume)
+    now = training.progress
+    result = {
+        **training.shape(),
+        **{name: now[name] for name in ("round", "step", "seconds", "flops")},
+        **training.finish(phase),
+    }
+    write_json(run.folder / "result.json", result)
+    return result
+
+
+@contextmanager
+def _failures_on_record(run: Run) -> Iterator[None]:
+    """Let the folder of a run that fails say why, until it is resumed."""
+    record = run.folder / "failure.json"
+    record.unlink(missing_ok=True)
+    try:
+        yield
+    except Exception as error:
+        with suppress(OSError):  # the disk may be full
+            write_json(record, {"error": str(error)})
+        raise
+
+
 def check_threads(threads: int | None) -> None:
-    """Refuse a number of threads that there cannot be."""
-    if threads is not None and threads < 1:
-        raise ValueError(f"threads must be at least 1, got {threads}")
+    """Refuse a number of threads that there cannot be, or that could only slow the machine down."""
+    most = max(64, 4 * (os.cpu_count() or 1))
+    if threads is not None and not 1 <= threads <= most:
+        raise ValueError(f"threads must be from 1 to {most}, got {threads}")
 
 
 @contextmanager

@@ -12,9 +12,10 @@ from typing import Any
 from gpf.plume.memory import FEATURES
 from gpf.reports.pages import Numbers, join, write_page
 from gpf.reports.tables import Measure, Values, difference, iqm, markdown_table, measure_all, verdict
+from gpf.reports.verdicts import ENOUGH_SEEDS
 from gpf.runs.executors import Executor, Tell
 from gpf.studies.engine import Cell, Study, place_of
-from gpf.studies.variants import ENOUGH_SEEDS, FEW_SEEDS
+from gpf.studies.variants import FEW_SEEDS
 from gpf.tasks.plume import TASK
 from gpf.tasks.task import of_result
 

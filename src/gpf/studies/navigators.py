@@ -23,11 +23,11 @@ from gpf.reports.figures import draw_band
 from gpf.reports.pages import Numbers, join, write_page
 from gpf.reports.statistics import Paired, interquartile_mean, paired_difference, probability_of_improvement
 from gpf.reports.tables import iqm, markdown_table
+from gpf.reports.verdicts import caution
 from gpf.runs.executors import Executor, Tell
 from gpf.runs.folder import Outcome
 from gpf.settings import check, choose, number, read, shown
 from gpf.studies.engine import Cell, Study, place_of
-from gpf.tasks.held_out import evaluate_held_out
 from gpf.tasks.plume import TASK
 
 
@@ -135,10 +135,10 @@ def _agent(name: str, settings: dict[str, Any]) -> Agent:
             if len(settings) > 1:
                 raise ValueError(f"policy must stand alone, got {shown(sorted(settings))}")
             return Agent(name, policy=choose("policy", settings["policy"], POLICIES))
-        for field_name in ("seed", "scenario"):
+        for field_name in ("seed", "scenario", "evaluate"):
             if field_name in settings:
                 raise ValueError(f"{field_name} is a setting of the comparison, not of an agent")
-        return Agent(name, Config.of(settings))
+        return Agent(name, Config.of(settings, evaluate=0))  # the comparison evaluates
     except ValueError as error:
         raise ValueError(f"agent {name!r}: {error}") from None
 
@@ -175,7 +175,7 @@ def _row(comparison: Comparison, scenario: str, agent: Agent, outcomes: Sequence
     """What an agent did in a world: its scores seed by seed, and what they amount to."""
     episodes = comparison.episodes
     if agent.policy is None:
-        evaluations = [evaluate_held_out(load_navigator(one.folder), episodes) for one in outcomes]
+        evaluations = [load_navigator(one.folder).evaluate(episodes) for one in outcomes]
     else:
         world, policy = Scenario.of(scenario), agent.policy
         evaluations = [
@@ -215,6 +215,7 @@ def page(numbers: Numbers, name: str) -> str:
             " its interval and the p of a permutation test, bold where the interval does not hold zero and p < 0.05."
             " Parameters are all weights and biases of the network that are not zero. Scores of every seed:"
             f" [{name}.json]({name}.json).",
+            caution(len(seeds)),
             table(rows),
             f"![{numbers['title']}]({name}.png)",
             f"Training took, in seconds of one core, median over seeds: {times(rows)}.",

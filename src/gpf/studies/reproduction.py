@@ -23,13 +23,14 @@ from gpf.reports.verdicts import Verdict
 from gpf.runs.executors import Executor, Tell
 from gpf.runs.folder import Outcome, replace_text
 from gpf.studies.engine import Cell, Study, place_of
-from gpf.tasks.held_out import evaluate_held_out
 from gpf.tasks.plume import TASK
 
 Part = Literal["experiment", "sparsity", "budget", "width"]
 PARTS: tuple[Part, ...] = ("experiment", "sparsity", "budget", "width")
 
 EPISODES = 5000
+HELD_OUT_EPISODES = 2000
+"""On which both checkpoints are evaluated."""
 HALF_BUDGET = "half-budget.json"
 EVERY = 500
 """Episodes between two evaluations, each over 200 others."""
@@ -100,7 +101,7 @@ def agents(runs: Path, scenario: str = "reference") -> list[Agent]:
             if (depth, width) != (1, 64):
                 changes = {**canonical, "depth": depth, "width": width}
                 found.append((f"depth {depth}, width {width}", "width", changes))
-    return [Agent(name, part, Config.of(settings)) for name, part, settings in found]
+    return [Agent(name, part, Config.of(settings, evaluate=0)) for name, part, settings in found]
 
 
 def chosen_agents(runs: Path, parts: Sequence[Part], scenario: str = "reference") -> list[Agent]:
@@ -172,10 +173,10 @@ def _scores(run: Outcome, agent: Agent) -> dict[str, Any]:
         "parameters": run.result["parameters"],
     }
     for checkpoint in ("best", "last"):
-        scores[checkpoint] = run.result["checkpoints"][checkpoint]["greedy"]["success"]
+        navigator = load_navigator(run.folder, checkpoint)
+        scores[checkpoint] = float(navigator.evaluate(HELD_OUT_EPISODES).success.mean())
         if agent.part == "experiment":
-            held_out = evaluate_held_out(load_navigator(run.folder, checkpoint), 100)
-            scores[f"{checkpoint} of 100"] = float(held_out.success.mean())
+            scores[f"{checkpoint} of 100"] = float(navigator.evaluate(100).success.mean())
     return scores
 
 

@@ -14,6 +14,7 @@ from gpf.reports.figures import draw_band
 from gpf.reports.pages import Numbers, join, write_page
 from gpf.reports.statistics import RESAMPLES, paired_difference
 from gpf.reports.tables import Measure, markdown_table, measure_all, present, scores_table, verdict
+from gpf.reports.verdicts import caution
 from gpf.runs.executors import Executor, Tell
 from gpf.runs.folder import Outcome
 from gpf.settings import choose
@@ -207,6 +208,7 @@ def page(numbers: Numbers, name: str) -> str:
         " test has p < 0.05, for which it takes six seeds."
         f" Measures of every seed: [{name}.json]({name}.json).",
     ]
+    sections.append(caution(len(seeds)))
     for stream in plan["streams"]:
         for learner in plan["learners"]:
             some = [row for row in rows if row["stream"] == stream and row["learner"] == learner]

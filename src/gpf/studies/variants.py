@@ -8,7 +8,7 @@ from typing import Any
 from gpf.reports.figures import curves_figure, events_figure
 from gpf.reports.pages import Numbers, claims_table, join, read_numbers, write_page
 from gpf.reports.tables import Values, difference, markdown_table, measure_all, scores_table, verdict
-from gpf.reports.verdicts import Claim
+from gpf.reports.verdicts import ENOUGH_SEEDS, Claim
 from gpf.runs.executors import Executor, Tell
 from gpf.runs.folder import replace_text
 from gpf.studies.engine import Cell, Study, place_of
@@ -16,8 +16,6 @@ from gpf.tasks import REGISTRY, find_task
 from gpf.tasks.report import spectra_figure, weights_claim
 from gpf.tasks.task import Outcomes, Task
 
-ENOUGH_SEEDS = 6
-"""With fewer, no permutation test of signs can have p < 0.05."""
 FEW_SEEDS = ", which of so few seeds are plain means and ranges"
 SUMMARY = "paper-tasks"
 """Name of the page that holds the paper's words against all pages' numbers."""

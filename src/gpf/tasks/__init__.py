@@ -1,5 +1,6 @@
 """The tasks: one file each, which declares a `Task`, and a line in `registry` by which commands find it."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpf.runs.executors import find
@@ -8,8 +9,6 @@ from gpf.settings import unknown
 from gpf.tasks.registry import REGISTRY
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from gpf.tasks.task import Task
 
 __all__ = ["REGISTRY", "find_task", "is_task", "task_of"]
@@ -32,9 +31,9 @@ def find_task(name: str) -> "Task[Any]":
     return task
 
 
-def task_of(folder: "Path") -> "Task[Any]":
+def task_of(folder: "str | Path") -> "Task[Any]":
     """The task of a run."""
-    name = read_config(folder).get("task")
+    name = read_config(Path(folder)).get("task")
     try:
         return find_task(str(name))
     except ValueError as error:

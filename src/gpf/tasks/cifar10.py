@@ -14,7 +14,7 @@ from gpf.reports.statistics import paired_difference
 from gpf.reports.tables import Measure, difference, iqm
 from gpf.reports.verdicts import Claim, Verdict
 from gpf.runs.folder import Outcome, Run, read_log
-from gpf.runs.training import Round
+from gpf.runs.training import Phase, Round
 from gpf.tasks.task import COSTS, EpochTraining, Outcomes, Task, TwoVariants, gradient_flops
 
 INPUTS, CLASSES = 3072, 10
@@ -27,16 +27,17 @@ class Config(TwoVariants):
     """What network to train on CIFAR-10, and how; the values are the paper's."""
 
     layers: int = 4
-    """Hidden layers: of the baseline from the start, of the other at most."""
+    """Hidden layers: of the baseline from the start, of GPF at most."""
     width: int = 512
-    """Units of each."""
+    """Units of a hidden layer."""
     epochs: int = 30
-    """Passes over the images."""
+    """Epochs: passes over the training images."""
     batch: int = 128
-    """Images in a gradient step, before the decay with the loss."""
+    """Images in a gradient step, at the start; GPF lowers it as the loss falls."""
     learning_rate: float = 1e-4
+    """Learning rate of Adam."""
     images: int = 50_000
-    """How many to learn from."""
+    """Number of training images."""
 
     def own_rules(self) -> Rules:
         """The paper's values for a classifier."""
@@ -86,7 +87,7 @@ class Training(EpochTraining[Config]):
         """By what images are normalised."""
         return {"scale": self._normalise.scale, "shift": self._normalise.shift}
 
-    def finish(self) -> dict[str, Any]:
+    def finish(self, phase: Phase) -> dict[str, Any]:
         """At the epoch that validation chose, and at the last one."""
         lines = read_log(self.run.folder, "metrics")
         best, last = min(lines, key=lambda line: line["validation"]["loss"]), lines[-1]
@@ -222,6 +223,7 @@ TASK = Task(
     make=Config.of,
     training=Training,
     length=lambda config: (config.epochs, "round"),
+    lasts=lambda config: "epochs",
     find_data=lambda config: three_parts(config.images),
     variant_of=lambda config: config.variant,
     network=make_model,

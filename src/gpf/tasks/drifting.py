@@ -22,7 +22,7 @@ from gpf.data import mnist
 from gpf.network import MLP, Rules
 from gpf.reports.tables import Measure
 from gpf.runs.folder import Outcome, Run, read_log
-from gpf.runs.training import Round
+from gpf.runs.training import Phase, Round
 from gpf.spectra.plasticity import plasticity
 from gpf.tasks.task import RoundTraining, Task, TaskConfig, of_result
 
@@ -50,15 +50,20 @@ class Config(TaskConfig):
     """Which method learns which problem, and how."""
 
     problem: ProblemName = "permuted-mnist"
+    """What is learned."""
     method: MethodName = "gpf"
+    """How plasticity is kept: not at all (backprop), or by one of the others."""
     tasks: int = 50
+    """Number of tasks, one after another."""
     samples: int = 10_000
-    """Of each task."""
+    """Samples of each task."""
     batch: int = 16
+    """Samples in a gradient step."""
     learning_rate: float = 1e-3
+    """Learning rate of the optimizer."""
     strength: float | None = None
-    """Of continual backprop, the share of units that are replaced in a step; of L2 to the first weights, its weight.
-    None for what did best on another seed."""
+    """Strength of the method: share of units replaced per step (continual-backprop), or penalty weight (l2-init);
+    None for the value tuned on another seed."""
 
     def network_rules(self) -> Rules:
         """What changes the network by itself: in the regression, where there is no rate of success to recall by."""
@@ -211,7 +216,7 @@ class Training(RoundTraining[Config]):
         }
         return Round(measured, self.scored(score), score)
 
-    def finish(self) -> dict[str, Any]:
+    def finish(self, phase: Phase) -> dict[str, Any]:
         """How samples counted on average, over all tasks, over the first ten and over the last."""
         scores = [line["score"] for line in read_log(self.run.folder, "metrics")]
         some = min(10, len(scores))
@@ -288,6 +293,7 @@ def _task(name: ProblemName, attribute: str, title: str, summary: str, what: str
         make=Config.of,
         training=Training,
         length=lambda config: (config.tasks, "round"),
+        lasts=lambda config: "tasks",
         find_data=lambda config: mnist() if config.problem == "permuted-mnist" else None,
         preset={"problem": name},
         variants=METHODS,

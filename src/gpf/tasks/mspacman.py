@@ -16,7 +16,7 @@ from gpf.reports.statistics import paired_difference
 from gpf.reports.tables import Measure, iqm
 from gpf.reports.verdicts import Claim, Verdict
 from gpf.runs.folder import Outcome, Run, read_log
-from gpf.runs.training import Round
+from gpf.runs.training import Phase, Round
 from gpf.tasks.task import BOTH, COSTS, EpochTraining, Outcomes, Task, TwoVariants, gradient_flops, of_result
 
 SIDE, ACTIONS = 32, 9
@@ -35,36 +35,39 @@ class Config(TwoVariants):
     """What network to let play Ms Pac-Man, and how; the values are the paper's."""
 
     layers: int = 4
-    """Hidden layers: of the baseline from the start, of the other at most."""
+    """Hidden layers: of the baseline from the start, of GPF at most."""
     width: int = 128
-    """Units of each."""
+    """Units of a hidden layer."""
     layer_norm: bool = False
-    """Whether the first of them is normalised."""
+    """Apply layer normalisation to the first hidden layer."""
     normalised_pixels: bool = False
-    """Whether pixels are seen as they differ from their means in random play, by their deviations there."""
+    """Normalise each pixel by its mean and standard deviation in random play."""
     epochs: int = 30
-    """In each, all lanes begin a game anew."""
+    """Number of epochs; each starts new games in all lanes."""
     steps: int = 150
-    """Of an epoch, in each lane, and of a game at most; a step is four frames."""
+    """Steps of an epoch in each lane, and maximum length of a game; a step is four frames."""
     lanes: int = 1
     """Games at the same time."""
     batch: int = 16
     """Transitions in a gradient step, drawn from those of the epoch; there is one after each step of all lanes."""
     learning_rate: float = 1e-3
+    """Learning rate of Adam."""
     discount: float = 0.99
+    """Discount factor per step."""
     exploration: float = 1.0
-    """Share of random actions at first."""
+    """Share of random actions at the start."""
     exploration_decay: float = 0.995
-    """By which it falls with each step of all lanes."""
+    """Factor by which that share is multiplied after each step of all lanes."""
     least_exploration: float = 0.01
+    """Minimum share of random actions."""
     reward_scale: float = 0.1
-    """Of the points of the game, for the network: a pellet is 10."""
+    """Factor from points of the game, where a pellet is 10, to rewards."""
     games: int = 8
-    """Played after each epoch, for the rules to look at, and as many times four at the end, to report."""
+    """Validation games after each epoch; four times as many are played at the end, for the result."""
     random_lanes: int = 8
-    """Games of random play by which pixels are normalised."""
+    """Games of random play from which the normalisation of pixels is computed."""
     random_steps: int = 600
-    """Steps of each of them."""
+    """Steps of each game of random play."""
 
     def own_rules(self) -> Rules:
         """The paper's values; the metric is the mean reward of the games that are played after an epoch."""
@@ -134,10 +137,11 @@ class Training(EpochTraining[Config]):
         metric = float(np.mean(scores))
         return Round(measured, self.scored(metric), metric)
 
-    def finish(self) -> dict[str, Any]:
+    def finish(self, phase: Phase) -> dict[str, Any]:
         """Points of games that nothing was decided on, of the last checkpoint."""
         config, model = self.config, self.net.model
         seed, games = _seed(config.seed, 0, TEST), Games(config.games, config.steps)
+        phase("test games", 0)
         scores = games.play(model, seed, 4 * config.games)
         return {
             "test": scores,
@@ -171,7 +175,7 @@ class Games:
         try:
             from ale_py.vector_env import AtariVectorEnv
         except ImportError:
-            raise ValueError("ale-py: it is not installed; accepted: after pip install 'gpf-networks[atari]'") from None
+            raise ValueError("Ms Pac-Man needs the extra atari: pip install 'gpf-networks[atari]'") from None
         self.lanes = lanes
         self._env = AtariVectorEnv(
             "ms_pacman", lanes, num_threads=1, max_num_frames_per_episode=steps * FRAMES_IN_A_STEP,
@@ -317,6 +321,7 @@ def _task(
         make=Config.of,
         training=Training,
         length=lambda config: (config.epochs, "round"),
+        lasts=lambda config: "epochs",
         find_data=lambda config: Games(1, 1),
         preset=preset,
         variants=BOTH,

@@ -5,7 +5,8 @@ in nothing but `Rules`: those of the second let nothing happen.
 """
 
 import json
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -19,24 +20,25 @@ from gpf.navigation import online
 from gpf.navigation.acting import NetworkPolicy
 from gpf.navigation.agents import Navigator, as_bytes, from_bytes, load_navigator, make_learner, make_model
 from gpf.navigation.config import LEARNERS, Config
-from gpf.navigation.evaluate import evaluate
+from gpf.navigation.evaluate import Evaluation, evaluate
 from gpf.navigation.rollouts import Episodes, probe_inputs
 from gpf.navigation.seeds import BLOCK, VALIDATION
 from gpf.network import MLP
 from gpf.network.controller import Watcher
 from gpf.network.events import Event
 from gpf.plume.scenario import Scenario
-from gpf.reports.figures import save_figure
-from gpf.runs.folder import Run, next_folder, read_config
-from gpf.runs.progress import training_progress
-from gpf.runs.training import Round, Training, check_threads
+from gpf.runs.folder import CheckpointName, Run, next_folder, read_config
+from gpf.runs.training import Phase, Round, Training, check_threads
 from gpf.spectra.plasticity import plasticity
 from gpf.spectra.recorder import Recorder, write_snapshot
-from gpf.tasks.held_out import EPISODES, PATHS, evaluate_held_out
-from gpf.tasks.task import Task
+from gpf.tasks.task import Task, Tell, train_shown
 
 RECENT = 500
 """Training episodes over which success and SPL are averaged."""
+PATHS = 200
+"""Successful, and failed, held-out episodes whose trajectories are kept."""
+REPORTED = ("success", "low", "high", "mean_steps", "spl", "episodes")
+"""What a result says of held-out episodes."""
 
 
 class PlumeTraining(Training[Config]):
@@ -168,31 +170,40 @@ class PlumeTraining(Training[Config]):
         """What the learner goes on from."""
         return {f"learner/{name}": tensor for name, tensor in as_bytes(self.learner.state()).items()}
 
-    def finish(self) -> dict[str, Any]:
-        """Both checkpoints on held-out episodes; figures of the last one's trajectories, and of the training."""
-        from gpf.navigation.figures import evaluation_figure, training_figure
+    def finish(self, phase: Phase) -> dict[str, Any]:
+        """The last checkpoint on held-out episodes; the best one as well, where it had been far better."""
+        learner = self.config.learner
+        validation = {"last": self.progress["validation"]["success"], "best": self.progress["best"][0]}
+        regressed = has_regressed(validation["last"], validation["best"], learner.validation_episodes)
+        result: dict[str, Any] = {"acting": learner.acting, "validation": validation, "regressed": regressed}
+        if not self.config.evaluate:
+            return {**result, **dict.fromkeys(REPORTED), "episodes": 0}
+        last = self._held_out("last", phase)
+        last.save(self.run.folder / "held_out.npz")
+        result |= {key: last.summary()[key] for key in REPORTED}
+        if regressed:
+            best = self._held_out("best", phase).summary()
+            result["best"] = {key: best[key] for key in REPORTED}
+        return result
 
-        learner, folder = self.config.learner, self.run.folder
-        results: dict[str, dict[str, Any]] = {}
-        for name in ("last", "best"):
-            results[name] = {}
-            for acting in learner.ACTING:
-                reported = name == "last" and acting == learner.acting
-                navigator = load_navigator(folder, name, acting)
-                held_out = evaluate_held_out(navigator, EPISODES, self.threads, paths=PATHS if reported else 0)
-                results[name][acting] = held_out.summary()
-                if reported:
-                    shown = held_out
-        summary = results["last"][learner.acting]
-        rate = f"{summary['success']:.2%} [{summary['low']:.2%}, {summary['high']:.2%}]"
-        title = f"{folder.name}, last checkpoint, {learner.acting}: {rate} of {EPISODES:,} held-out episodes"
-        save_figure(evaluation_figure(shown, title), folder / "figures" / "trajectories.png")
-        save_figure(training_figure(folder), folder / "figures" / "training.png")
-        return {
-            **{key: summary[key] for key in ("success", "low", "high", "mean_steps", "spl", "episodes")},
-            "acting": learner.acting,
-            "checkpoints": results,
-        }
+    def _held_out(self, checkpoint: CheckpointName, phase: Phase) -> Evaluation:
+        advance = phase("evaluation" if checkpoint == "last" else f"{checkpoint} one", self.config.evaluate)
+        return load_navigator(self.run.folder, checkpoint).evaluate(
+            self.config.evaluate, threads=self.threads, paths=PATHS, progress=lambda done, found: advance(done)
+        )
+
+
+def has_regressed(last: float, best: float, episodes: int) -> bool:
+    """Whether the last validation is so far below the best one that this is neither chance nor the luck of the best.
+
+    Args:
+        last: Share of the episodes of the last validation in which the source was found.
+        best: The same of the best of all validations.
+        episodes: Of each validation.
+    """
+    mean = (last + best) / 2.0
+    deviation = math.sqrt(2.0 * mean * (1.0 - mean) / episodes)
+    return best - last > max(0.02, 4.0 * deviation)
 
 
 def _about(config: Config) -> dict[str, Any]:
@@ -204,19 +215,20 @@ def _about(config: Config) -> dict[str, Any]:
 def _line(metrics: dict[str, Any]) -> str:
     success = "-" if metrics["success"] is None else f"{metrics['success']:.1%}"
     return (
-        f"success {success}, depth {metrics['depth']}, density {metrics['density']:.2f},"
-        f" {metrics['steps_per_second']:,.0f} steps/s"
+        f"success {success}, depth {metrics['depth']}, {metrics['density']:.0%} dense,"
+        f" {metrics['steps_per_second'] / 1000:,.0f}k steps/s"
     )
 
 
 def _result_line(result: dict[str, Any]) -> str:
-    return f"success {result['success']:.2%}, depth {result['depth']}, density {result['density']:.3f}"
+    success = result["validation"]["last"] if result["success"] is None else result["success"]
+    return f"success {success:.2%}, depth {result['depth']}, density {result['density']:.3f}"
 
 
-def _report(folder: Path) -> Path:
+def _report(folder: Path, tell: Tell) -> Path:
     from gpf.tasks.plume_report import write_report
 
-    return write_report(folder)
+    return write_report(folder, tell)
 
 
 def _show(result: dict[str, Any]) -> None:
@@ -225,9 +237,9 @@ def _show(result: dict[str, Any]) -> None:
     show_result(result)
 
 
-def _start(arguments: Sequence[str]) -> Config:
+def _start(arguments: Sequence[str], values: Mapping[str, Any]) -> Config:
     """Defaults depend on the learner, what it observes and what it is paid."""
-    given = {}
+    given = dict(values)
     for name in ("learner", "observation", "reward"):
         for place, text in enumerate(arguments):
             if text.startswith(f"--{name}="):
@@ -244,6 +256,7 @@ TASK = Task(
     make=Config.of,
     training=PlumeTraining,
     length=lambda config: (config.epochs, "epoch"),
+    lasts=lambda config: "episodes" if isinstance(config.learner, online.Settings) else "steps",
     about=_about,
     describe=_line,
     describe_result=_result_line,
@@ -273,8 +286,5 @@ def train(folder: str | Path | None = None, *, threads: int | None = None, **set
     check_threads(threads)
     place = next_folder(Path("runs"), TASK.name) if folder is None else Path(folder)
     run = TASK.create(place, TASK.of(settings))
-    total, count = TASK.length(TASK.read(place))
-    with training_progress(place, total, count=count, describe=TASK.describe) as report:
-        TASK.train(run, threads, report)
-    run.close()
+    train_shown(TASK, run, threads)
     return load_navigator(place)

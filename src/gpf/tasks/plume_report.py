@@ -6,20 +6,23 @@ from typing import Any
 from gpf.navigation.agents import load_navigator
 from gpf.navigation.figures import evaluation_figure, network_figure, training_figure
 from gpf.reports.figures import save_figure
-from gpf.reports.html import event_table, figure, page, settings, table
+from gpf.reports.html import event_table, figure, page, settings
 from gpf.runs.folder import RunError, read_config, read_log, read_result, replace_text
-from gpf.tasks.held_out import EPISODES, PATHS, evaluate_held_out
 from gpf.tasks.spectra import analyse_run, draw_run
+from gpf.tasks.task import Tell
+
+SHOWN = 200
+"""Held-out episodes whose trajectories are shown of a run that was not evaluated."""
 
 
-def write_report(folder: Path) -> Path:
+def write_report(folder: Path, tell: Tell) -> Path:
     """Write a run's `report.html`, with the figures that are missing; returns its path."""
     config, result, metrics = read_config(folder), read_result(folder), read_log(folder, "metrics")
     if not metrics or not (folder / "checkpoints" / "last" / "manifest.json").exists():
         raise RunError(f"run {folder} has no finished round yet")
-    headline, cards, held_out = _headline(config["config"]), _cards(result, metrics[-1]), _checkpoints(result)
+    headline, cards = _headline(config["config"]), _cards(result, metrics[-1])
     happened = event_table(read_log(folder, "events"), "step")
-    figures = _draw(folder)
+    figures = _draw(folder, tell)
     sections = {
         "Learning": figure(
             figures["training"],
@@ -49,23 +52,24 @@ def write_report(folder: Path) -> Path:
         else "",
         "Settings": settings(config),
     }
-    replace_text(folder / "report.html", page(folder.resolve().name, headline, cards, sections, held_out))
+    replace_text(folder / "report.html", page(folder.resolve().name, headline, cards, sections))
     return folder / "report.html"
 
 
-def _draw(folder: Path) -> dict[str, Path]:
+def _draw(folder: Path, tell: Tell) -> dict[str, Path]:
     """Every figure of the run that can be made, by name."""
     place = folder / "figures"
     navigator = load_navigator(folder)
     save_figure(training_figure(folder), place / "training.png")
     save_figure(network_figure(navigator), place / "network.png")
     if read_result(folder) is None or not (place / "trajectories.png").exists():
-        shown = evaluate_held_out(navigator, EPISODES, paths=PATHS)
+        shown = navigator.evaluate(SHOWN, paths=SHOWN)
         summary = shown.summary()
-        title = f"{folder.name}, last checkpoint so far: {summary['success']:.2%} of {EPISODES:,} held-out episodes"
+        title = f"{folder.name}, last checkpoint so far: {summary['success']:.2%} of {SHOWN:,} held-out episodes"
         save_figure(evaluation_figure(shown, title), place / "trajectories.png")
     analysed, network = folder / "spectra.json", folder / "checkpoints" / "last" / "manifest.json"
     if not analysed.exists() or analysed.stat().st_mtime < network.stat().st_mtime:
+        tell("spectra")
         draw_run(folder, analyse_run(folder))
     return {path.stem: path for path in place.glob("*.png") if not path.name.startswith(".")}
 
@@ -100,46 +104,39 @@ def _cards(result: dict[str, Any] | None, last: dict[str, Any]) -> list[tuple[st
     ]
 
 
-def _checkpoints(result: dict[str, Any] | None) -> str:
-    if result is None:
-        return ""
-    rows: list[list[str]] = []
-    chosen = -1
-    for checkpoint, by_acting in result["checkpoints"].items():
-        for acting, s in by_acting.items():
-            if checkpoint == "last" and acting == result["acting"]:
-                chosen = len(rows)
-            steps = "-" if s["mean_steps"] is None else f"{s['mean_steps']:.1f}"
-            success = f"{s['success']:.2%} [{s['low']:.2%}, {s['high']:.2%}]"
-            rows.append([checkpoint, acting, success, steps, f"{s['spl']:.3f}"])
-    shown = table(["checkpoint", "acting", "success [95 %]", "mean steps", "SPL"], rows, chosen)
-    note = '<p class="soft">In bold what the run stands behind: the last checkpoint, without picking.</p>'
-    return f"<section><h2>Held-out episodes</h2>{shown}{note}</section>"
-
-
 def show_result(result: dict[str, Any]) -> None:
-    """A trained navigator as a table: the last checkpoint, which we stand behind, and the best one."""
+    """A trained navigator as a table: the last checkpoint, which the run stands behind, and what there is to know."""
     from rich import box
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
-    table = Table(box=box.SIMPLE, title=escape(f"{result['run']}: {result['episodes']:,} held-out episodes"))
-    for column in ("checkpoint", "acting", "success [95 %]", "mean steps", "SPL"):
-        table.add_column(column)
-    for checkpoint, by_acting in result["checkpoints"].items():
-        for acting, s in by_acting.items():
-            chosen = checkpoint == "last" and acting == result["acting"]
-            success = f"{s['success']:.2%} [{s['low']:.2%}, {s['high']:.2%}]"
-            steps = "-" if s["mean_steps"] is None else f"{s['mean_steps']:.1f}"
-            table.add_row(checkpoint, acting, success, steps, f"{s['spl']:.3f}", style="bold" if chosen else None)
     console = Console()
-    console.print(table)
+    if result["episodes"]:
+        table = Table(box=box.SIMPLE, title=escape(f"{result['run']}: {result['episodes']:,} held-out episodes"))
+        for column in ("checkpoint", "success [95 % CI]", "mean steps", "SPL"):
+            table.add_column(column)
+        for checkpoint, s in (("last", result), ("best", result.get("best"))):
+            if s is not None:
+                steps = "-" if s["mean_steps"] is None else f"{s['mean_steps']:.1f}"
+                rate = f"{s['success']:.2%} [{s['low']:.2%}, {s['high']:.2%}]"
+                table.add_row(checkpoint, rate, steps, f"{s['spl']:.3f}")
+        console.print(table)
+    else:
+        print(f"{result['run']}: {result['validation']['last']:.2%} success in the last validation; not evaluated")
     frozen = ", ".join(map(str, result["frozen"])) or "none"
-    console.print(
-        f"depth {result['depth']}, density {result['density']:.3f}, {result['parameters']:,} parameters,"
-        f" frozen layers: {frozen}; {result['step']:,} steps in {result['seconds']:.1f} s",
-        highlight=False,
+    print(f"network: depth {result['depth']}, density {result['density']:.3f}, {result['parameters']:,} parameters,"
+          f" frozen layers: {frozen}")  # fmt: skip
+    print(f"trained: {result['step']:,} steps in {result['seconds']:.1f} s")
+    if result["regressed"]:
+        print(regression(result))
+
+
+def regression(result: dict[str, Any]) -> str:
+    """What to say of a run whose last checkpoint is far below its best one."""
+    last, best = result["validation"]["last"], result["validation"]["best"]
+    return (
+        f"Training regressed: the last checkpoint found the source in {last:.1%} of the validation episodes, the best"
+        f" one in {best:.1%}. Use the best one (gpf evaluate {result['run']} --checkpoint best), train for longer"
+        " (--steps), or lower --learning-rate."
     )
-    figures = Path(result["run"], "figures")
-    print(f"figures: {figures / 'training.png'}, {figures / 'trajectories.png'}")

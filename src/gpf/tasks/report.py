@@ -17,7 +17,7 @@ from gpf.spectra.figures import weights_figure
 from gpf.spectra.inspection import Inspection, inspect
 from gpf.spectra.recorder import read_snapshots
 from gpf.tasks import task_of
-from gpf.tasks.task import Task
+from gpf.tasks.task import Task, Tell
 
 SHOWN = 8
 """Columns of the figure of spectra: the first growths, and the latest."""
@@ -25,15 +25,17 @@ ALIKE = 0.05
 """Kolmogorov distance of eigenvalues below which they follow a law; those of random weights are below 0.01."""
 
 
-def write_report(folder: Path) -> Path:
-    """Write a run's `report.html`, as its task has it; returns its path."""
+def write_report(folder: str | Path, tell: Tell = lambda phase: None) -> Path:
+    """Write a run's `report.html`, as its task has it, and tell of each phase that begins; returns its path."""
+    folder = Path(folder)
     task = task_of(folder)
     read_result(folder)  # a damaged one is refused, also where the report does not show it
     with undamaged(folder):
-        return _write(task, folder) if task.report is None else task.report(folder)
+        return _write(task, folder, tell) if task.report is None else task.report(folder, tell)
 
 
-def _write(task: Task[Any], folder: Path) -> Path:
+def _write(task: Task[Any], folder: Path, tell: Tell) -> Path:
+    tell("report")
     one, place = Outcome.read(folder), folder / "figures"
     if not one.lines:
         raise RunError(f"run {folder} has no finished round yet")

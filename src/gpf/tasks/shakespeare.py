@@ -16,7 +16,7 @@ from gpf.reports.statistics import paired_difference
 from gpf.reports.tables import Measure, difference, iqm
 from gpf.reports.verdicts import Claim, Verdict
 from gpf.runs.folder import Outcome, Run, read_log
-from gpf.runs.training import Round
+from gpf.runs.training import Phase, Round
 from gpf.tasks.task import BOTH, COSTS, Outcomes, RoundTraining, Task, TwoVariants, gradient_flops, of_result
 from gpf.world_model.model import Block, Cache
 
@@ -32,22 +32,27 @@ class Config(TwoVariants):
     """What transformer to train on TinyShakespeare, and how; the values are the paper's."""
 
     layers: int = 12
-    """Blocks: of the baseline from the start, of the other at most."""
+    """Transformer blocks: of the baseline from the start, of GPF at most."""
     width: int = 64
+    """Size of the embeddings."""
     heads: int = 8
+    """Attention heads."""
     context: int = 64
-    """Tokens to look back on."""
+    """Context length, tokens."""
     steps: int = 10_000
+    """Gradient steps."""
     batch: int = 8
     """Windows of the text in a gradient step."""
     learning_rate: float = 1e-4
+    """Learning rate of AdamW."""
     weight_decay: float = 0.01
+    """Weight decay of AdamW."""
     round_steps: int = 100
     """Gradient steps of a round, which is an epoch of the rules."""
     validation_windows: int = 64
-    """Windows of the text on which it is validated then."""
+    """Windows of the text in a validation, at the end of a round."""
     test_tokens: int | None = None
-    """How much of the text's last part to report on; None for all of it."""
+    """Tokens of the test split to evaluate on; None for all of it."""
 
     def own_rules(self) -> Rules:
         """An epoch is a round. The paper names LeCun's pruning and no values; these are ours.
@@ -182,7 +187,7 @@ class Text:
 @cache
 def three_parts() -> Text:
     """To learn from, to decide on, and to report: nine tenths of the text, and halves of the rest."""
-    text, encoding = tinyshakespeare(), gpt2_encoding()
+    encoding, text = gpt2_encoding(), tinyshakespeare()  # an extra that is missing is named before a download
     bound = int(len(text) * LEARNT)
     learnt, held_out = (torch.tensor(encoding.encode_ordinary(part)) for part in (text[:bound], text[bound:]))
     half = len(held_out) // 2
@@ -240,8 +245,9 @@ class Training(RoundTraining[Config]):
         measured = {"loss": torch.stack(losses).tolist(), "validation": validation}
         return Round(measured, self.scored(validation), validation)
 
-    def finish(self) -> dict[str, Any]:
+    def finish(self, phase: Phase) -> dict[str, Any]:
         """The loss on the part of the text that nothing was decided on, of the last checkpoint."""
+        phase("test", 0)
         model: Any = self.net.model
         context, test = self.config.context, self._text.test[: self.config.test_tokens]
         loss = mean_loss(model, windows(test, torch.arange(0, len(test) - context, context), context))
@@ -368,6 +374,7 @@ TASK = Task(
     make=Config.of,
     training=Training,
     length=lambda config: (config.steps, "step"),
+    lasts=lambda config: "steps",
     find_data=lambda config: three_parts(),
     variant_of=lambda config: config.variant,
     network=make_model,

@@ -26,7 +26,7 @@ from gpf.network import MLP, Rules
 from gpf.plume.regimes import Stream, preset, roomiest
 from gpf.plume.scenario import ACTIONS, Scenario
 from gpf.runs.folder import Run, read_config, read_log
-from gpf.runs.training import Round, Training
+from gpf.runs.training import Phase, Round, Training
 from gpf.settings import number
 from gpf.spectra.plasticity import plasticity
 from gpf.tasks.drifting import with_prefix
@@ -79,23 +79,25 @@ class Config(TaskConfig):
     """Which method learns in which stream, and how."""
 
     stream: str = "returning"
-    """A preset (gentle, harsh, returning), or a path to a .json file."""
+    """Stream of worlds: a preset (gentle, harsh, returning), or a path to a .json file of visits."""
     order: int = number(0, 0)
-    """Of the regimes in a preset: the seed that it is drawn with, the same for all runs that are compared."""
+    """Seed of the order of the worlds, in a preset; the same for all runs that are compared."""
     method: MethodName = "gpf"
+    """Method of continual learning; reset is a fresh learner in every visit, one-each a network for each world."""
     learner: LearnerName = "policy-gradient"
+    """Learner: policy-gradient (PPO) or parallel (Expected SARSA)."""
     seed: int = number(0, 0, BLOCK - 1)
-    """Of the network's first weights, the worlds and exploration."""
+    """Seed of the initial weights, of the episodes and of exploration."""
     episodes: int = 1000
-    """Of each visit, in a preset."""
+    """Episodes of each visit to a world, in a preset."""
     visits: int | None = number(None, 2)
-    """How many, in a preset; None for its own number."""
+    """Number of visits, in a preset; None for the preset's own."""
     grow: bool = True
-    """Whether GPF grows new paths."""
+    """Whether GPF grows."""
     prune: bool = True
-    """Whether GPF prunes what it puts away."""
+    """Whether GPF prunes the versions of the network that it stores."""
     freeze: bool = True
-    """Whether GPF keeps versions of the network, unchanged, for when their world returns."""
+    """Whether GPF stores frozen versions of the network, to reuse when their world returns."""
     round_epochs: int = 24
     """Rollouts of a round, after which there are metrics and a checkpoint."""
 
@@ -356,7 +358,7 @@ class StreamTraining(Training[Config]):
             extra |= {f"kept/{n}/{name}": tensor for name, tensor in weights.items()}
         return extra
 
-    def finish(self) -> dict[str, Any]:
+    def finish(self, phase: Phase) -> dict[str, Any]:
         """Success over all episodes, the most parameters there were, and every visit."""
         visits = [visit for line in read_log(self.run.folder, "metrics") for visit in line["visits"]]
         return {

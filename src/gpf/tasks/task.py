@@ -5,6 +5,7 @@ Everything else (runs that resume, many of them at once, comparisons over seeds,
 
 import dataclasses
 import json
+import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,14 +21,27 @@ from gpf.network import GrowPruneFreeze, Rules, load
 from gpf.network.controller import Watcher
 from gpf.reports.tables import Measure, Measures
 from gpf.reports.verdicts import Claim
-from gpf.runs.folder import CheckpointName, Outcome, Run, RunError, read_config, versions
-from gpf.runs.progress import result_line
-from gpf.runs.training import Report, Training, train_to_the_end
+from gpf.runs.folder import (
+    CheckpointName,
+    Outcome,
+    Run,
+    RunError,
+    read_config,
+    read_result,
+    versions,
+    write_json,
+)
+from gpf.runs.progress import result_line, training_progress
+from gpf.runs.training import Phase, Report, Training, silent, train_to_the_end
 from gpf.spectra.recorder import Recorder, Snapshot, write_snapshot
 from gpf.tasks.registry import REGISTRY
 
 Outcomes = Mapping[str, Sequence[Outcome]]
 """Of every variant, one of each seed."""
+
+
+Tell = Callable[[str], None]
+"""Called with the name of a phase that begins."""
 
 
 class Config(Protocol):
@@ -64,6 +78,8 @@ class Task(Generic[C]):
     """The loop of a run, with its settings, and the number of threads to step worlds with."""
     length: Callable[[C], tuple[int, str]]
     """How long a run is, and the count of its metrics that says so: `round`, `step`, ..."""
+    lasts: Callable[[C], str] | None = None
+    """Names the setting that says how long a run lasts; None where a run cannot be extended."""
     preset: Mapping[str, Any] = field(default_factory=dict)
     """Settings that this task changes for all its runs."""
     find_data: Callable[[C], object] = lambda config: None
@@ -75,11 +91,11 @@ class Task(Generic[C]):
     describe_result: Callable[[dict[str, Any]], str] | None = None
     show: Callable[[dict[str, Any]], None] | None = None
     """Prints a result; None for one line."""
-    start: Callable[[Sequence[str]], C] | None = None
-    """The settings that the command's options change; None for those of the task."""
+    start: Callable[[Sequence[str], Mapping[str, Any]], C] | None = None
+    """The settings that the command's options change, given some to begin with; None for those themselves."""
     choices: Mapping[str, tuple[tuple[str, ...], str]] = field(default_factory=dict)
     """Options beside the settings, on which those of `start` depend: their values, the first by default, and help."""
-    report: Callable[[Path], Path] | None = None
+    report: Callable[[Path, Tell], Path] | None = None
     """Writes the report of a run; None for one of curves, events and spectra."""
 
     # How its variants are compared
@@ -110,9 +126,10 @@ class Task(Generic[C]):
         """By what `find_task` finds it again: its name if it is registered, or else its reference."""
         return self.name if REGISTRY.get(self.name) == self.reference else self.reference
 
-    def options(self, arguments: Sequence[str]) -> C:
-        """The settings that some arguments of the command change."""
-        return self.of({}) if self.start is None else self.start(arguments)
+    def options(self, arguments: Sequence[str], first: Path | None = None) -> C:
+        """The settings that some arguments of the command change; those of the run `first`, if one is given."""
+        values = {} if first is None else self.read(first).plain()
+        return self.of(values) if self.start is None else self.start(arguments, values)
 
     def show_result(self, result: dict[str, Any]) -> None:
         """Print a result, with the run that it is of."""
@@ -126,8 +143,9 @@ class Task(Generic[C]):
         """Settings from plain data, with what this task changes."""
         return self.make({**self.preset, **values})
 
-    def read(self, folder: Path) -> C:
+    def read(self, folder: str | Path) -> C:
         """The settings of a run."""
+        folder = Path(folder)
         written = read_config(folder)
         if written.get("task") != self.address:
             raise RunError(f"run {folder} must be one of task {self.address!r}, got one of {written.get('task')!r}")
@@ -146,28 +164,95 @@ class Task(Generic[C]):
         if {name: written.get(name) for name in asked} != asked:
             raise RunError(f"run {folder} has other settings; use another folder, or delete that one")
 
-    def create(self, folder: Path, config: C) -> Run:
-        """A new run folder; what is refused leaves none behind."""
+    def create(self, folder: str | Path, config: C, first: str | Path | None = None) -> Run:
+        """A new run folder; what is refused leaves none behind.
+
+        Args:
+            folder: Where.
+            config: Its settings.
+            first: A run of the same task whose network is to be fine-tuned, from its last checkpoint.
+        """
         config.check()
         self.find_data(config)
-        return Run.create(folder, {**self._asked(config), "versions": versions()})
+        asked = {**self._asked(config), "versions": versions()}
+        if first is None:
+            return Run.create(Path(folder), asked)
+        self.read(first)
+        source = Path(first) / "checkpoints" / "last"
+        if not (source / "manifest.json").exists():
+            raise RunError(f"run {first} has no checkpoint yet, from which to fine-tune")
+        run = Run.create(Path(folder), {**asked, "from": str(first)})
+        shutil.copytree(source, run.checkpoint("first"))
+        return run
+
+    def extend(self, run: Run, more: int) -> None:
+        """Let a finished run go on for longer; its result until then is kept under another name."""
+        config, written = self.read(run.folder), read_config(run.folder)
+        if self.lasts is None:
+            raise ValueError(f"a run of task {self.name!r} cannot be extended")
+        if more < 1:
+            raise ValueError(f"extend must be at least 1, got {more}")
+        if read_result(run.folder) is None:
+            raise RunError(f"run {run.folder} is not finished; resume it first, then extend it")
+        values, name = config.plain(), self.lasts(config)
+        before = values[name]
+        longer = self.make({**values, name: before + more})
+        longer.check()
+        (run.folder / "result.json").replace(run.folder / f"result-{before}.json")
+        extended = [*written.get("extended", []), before]
+        write_json(run.folder / "config.json", {**written, "config": longer.plain(), "extended": extended})
 
     def _asked(self, config: C) -> dict[str, Any]:
         rules = dataclasses.asdict(config.network_rules())
         return {"task": self.address, "config": config.plain(), "rules": rules, **self.about(config)}
 
-    def train(self, run: Run, threads: int | None = None, report: Report = lambda metrics: None) -> dict[str, Any]:
+    def train(
+        self,
+        run: Run,
+        threads: int | None = None,
+        report: Report = lambda metrics: None,
+        phase: Phase = silent,
+    ) -> dict[str, Any]:
         """Train to the end, from wherever the run is; returns, and writes, its result."""
         config = self.read(run.folder)
-        return train_to_the_end(run, lambda: self.training(run, config, threads), report)
+        return train_to_the_end(run, lambda: self.training(run, config, threads), report, phase)
 
-    def load(self, folder: Path, checkpoint: CheckpointName = "last") -> GrowPruneFreeze:
+    def load(self, folder: str | Path, checkpoint: CheckpointName = "last") -> GrowPruneFreeze:
         """The network of a run; no random number is used up."""
         if self.network is None:
             raise ValueError(f"task {self.name!r} does not say how its network is built")
         build = partial(self.network, self.read(folder))
         with torch.random.fork_rng():
-            return load(folder / "checkpoints" / checkpoint, build=build, restore_random=False)
+            return load(Path(folder, "checkpoints", checkpoint), build=build, restore_random=False)
+
+
+def train_shown(
+    task: Task[Any],
+    run: Run,
+    threads: int | None = None,
+    tensorboard: bool = False,
+    then: Callable[[Phase], object] = lambda phase: None,
+) -> dict[str, Any]:
+    """Train a run to its end, and show how far it is; what fails before its first round leaves no folder behind.
+
+    Args:
+        task: What it learns.
+        run: Its folder, which is let go of in the end.
+        threads: To step worlds with; None for one per core.
+        tensorboard: Whether to write the metrics for TensorBoard, too.
+        then: What else to do, and to show the phases of.
+    """
+    try:
+        total, count = task.length(task.read(run.folder))
+        with training_progress(run.folder, total, tensorboard, count, task.describe) as display:
+            result = task.train(run, threads, display.round, display.phase)
+            then(display.phase)
+            return result
+    except Exception:
+        run.discard()
+        raise
+    finally:
+        run.close()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,7 +260,7 @@ class TaskConfig(settings.Settings, ABC):
     """Settings that most tasks share."""
 
     seed: int = settings.number(0, 0)
-    """Of the first weights and of the order of the data."""
+    """Seed of the initial weights and of the order of the data."""
 
     @abstractmethod
     def network_rules(self) -> Rules:
@@ -192,9 +277,9 @@ class TwoVariants(TaskConfig):
     """A task on which a network that grows is compared with one of the final depth from the start."""
 
     baseline: bool = False
-    """All layers from the start, and nothing grows, is pruned or freezes; everything else is the same."""
+    """Train the baseline: all layers from the start; nothing grows, is pruned or freezes. The rest is the same."""
     rules: dict[str, str] = field(default_factory=dict)
-    """Changes to the task's `gpf.Rules`, as FIELD VALUE pairs."""
+    """Changes to the rules of growing, pruning and freezing; docs/command-line.md lists them."""
 
     @property
     def variant(self) -> str:

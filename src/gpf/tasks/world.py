@@ -12,8 +12,8 @@ from gpf.plume.tokens import STATES, VOCABULARY_VERSION
 from gpf.reports import html
 from gpf.reports.figures import save_figure
 from gpf.runs.folder import Run, RunError, read_config, read_log, replace_text
-from gpf.runs.training import Round
-from gpf.tasks.task import RoundTraining, Task, gradient_flops
+from gpf.runs.training import Phase, Round
+from gpf.tasks.task import RoundTraining, Task, Tell, gradient_flops
 from gpf.world_model.batches import Windows
 from gpf.world_model.config import Config
 from gpf.world_model.figures import dreams_figure, reliability_figure, training_figure
@@ -82,7 +82,7 @@ class Training(RoundTraining[Config]):
         measured = {"loss": torch.stack(losses).mean(0).tolist(), "validation": validation}
         return Round(measured, self.scored(sum(validation)), sum(validation))
 
-    def finish(self) -> dict[str, Any]:
+    def finish(self, phase: Phase) -> dict[str, Any]:
         """At the best validation, and how far it went."""
         best = min(read_log(self.run.folder, "metrics"), key=lambda line: sum(line["validation"]))
         return {
@@ -168,12 +168,13 @@ def group_name(folder: Path) -> str:
     return "GPF" if config.gpf else f"{config.depth} blocks from the start"
 
 
-def write_report(folder: Path) -> Path:
+def write_report(folder: Path, tell: Tell) -> Path:
     """Write a run's `report.html`, measured on what the run did not learn from nor stop on; returns its path."""
     config, lines = read_config(folder), read_log(folder, "metrics")
     if not lines:
         raise RunError(f"run {folder} has no finished round yet")
     last, best = lines[-1], min(lines, key=lambda line: sum(line["validation"]))
+    tell("predictions and dreams")
     done = f"{last['step']:,}", f"gradient steps in {last['seconds']:.0f} s"
     learnt, _, test = three_parts(checked_data(folder, read_run_config(folder)))
     world, place = load_world(folder), folder / "figures"
@@ -214,6 +215,7 @@ TASK = Task(
     make=Config.of,
     training=Training,
     length=lambda config: (config.steps, "step"),
+    lasts=lambda config: "steps",
     find_data=lambda config: three_parts(read_dataset(Path(config.data))),
     about=_about,
     describe=_line,

@@ -29,26 +29,27 @@ class Config(Settings):
     width: int = 64
     """Size of the embeddings."""
     heads: int = 4
-    """Of the attention."""
+    """Attention heads."""
     depth: int = 1
-    """Blocks at the start."""
+    """Transformer blocks at the start."""
     context: int = number(64, 2)
-    """Steps to look back on."""
+    """Context length, environment steps."""
     gpf: bool = True
     """Whether the stack of blocks grows, prunes and freezes."""
     rules: dict[str, str] = dataclasses.field(default_factory=dict)
-    """Changes to the `gpf.Rules`, as FIELD VALUE pairs."""
+    """Changes to the rules of growing, pruning and freezing; docs/command-line.md lists them."""
     seed: int = number(0, 0)
-    """Of the first weights and of the windows."""
+    """Seed of the initial weights and of the order of the data."""
     steps: int = 3000
-    """Gradient steps, at most."""
+    """Maximum number of gradient steps."""
     batch: int = 32
-    """Windows in a gradient step."""
+    """Windows of sequences in a gradient step."""
     learning_rate: float = 2e-3
-    """At its highest; it rises over the first steps and then falls to a twentieth, as a cosine."""
+    """Peak learning rate; linear warm-up, then cosine decay to a twentieth."""
     weight_decay: float = 0.01
+    """Weight decay of AdamW."""
     gradient_clip: float = 1.0
-    """Greatest norm of the gradient."""
+    """Maximum norm of the gradient."""
     patience: int = 10
     """Rounds without a better validation after which training stops early."""
     round_steps: int = 100

@@ -194,8 +194,9 @@ def make_dataset(
     )  # fmt: skip
 
 
-def write_dataset(dataset: Dataset, folder: Path) -> None:
+def write_dataset(dataset: Dataset, folder: str | Path) -> None:
     """Write a dataset to a new folder, which appears only when it is whole."""
+    folder = Path(folder)
     if folder.exists():
         raise ValueError(f"data: {folder} exists; accepted: a new folder")
     unfinished = folder.with_name(f".{folder.name}.new")
@@ -212,8 +213,9 @@ def write_dataset(dataset: Dataset, folder: Path) -> None:
         shutil.rmtree(unfinished, ignore_errors=True)
 
 
-def read_dataset(folder: Path) -> Dataset:
+def read_dataset(folder: str | Path) -> Dataset:
     """A dataset that `write_dataset` wrote, mapped into memory."""
+    folder = Path(folder)
     try:
         about = json.loads((folder / "about.json").read_text())
         arrays = {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in _ARRAYS}
@@ -256,7 +258,7 @@ def write_minari(dataset: Dataset, name: str) -> None:
     """Write every sequence of one episode each as a Minari dataset of this name, for others to learn from."""
     import gymnasium
 
-    minari = _minari()
+    minari = find_minari()
     if name in minari.list_local_datasets():
         raise ValueError(f"minari: {name!r} exists; accepted: a new name")
     buffers, done = [], 0
@@ -297,7 +299,7 @@ def write_minari(dataset: Dataset, name: str) -> None:
 
 def read_minari(name: str) -> Dataset:
     """A Minari dataset of plume tokens, of whoever made it."""
-    minari = _minari()
+    minari = find_minari()
     try:
         source = minari.load_dataset(name)
     except FileNotFoundError:
@@ -324,11 +326,12 @@ def read_minari(name: str) -> Dataset:
     return make_dataset(sequences, np.concatenate(rewards), found, behaviours, about)
 
 
-def _minari() -> Any:
+def find_minari() -> Any:
+    """Minari, or an error that says how to install it."""
     try:
         import minari
     except ImportError:
-        raise ValueError("minari: it is not installed; accepted: after pip install 'gpf-networks[data]'") from None
+        raise ValueError("Minari datasets need the extra data: pip install 'gpf-networks[data]'") from None
     return minari
 
 

@@ -50,8 +50,9 @@ def found_chances(dataset: Dataset) -> NDArray[np.float32]:
     return shares
 
 
-def load_world(folder: Path, checkpoint: Literal["best", "last"] = "best") -> TrainedWorld:
+def load_world(folder: str | Path, checkpoint: Literal["best", "last"] = "best") -> TrainedWorld:
     """The world model of a run that gpf train world made."""
+    folder = Path(folder)
     config, written = read_run_config(folder), read_config(folder)
     net = load_network(folder / "checkpoints" / checkpoint, config)
     model: Any = net.model

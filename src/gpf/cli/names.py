@@ -1,0 +1,80 @@
+"""Names that users type, known without torch and numba, so that a misspelled one is refused at once."""
+
+import dataclasses
+import importlib.util
+import sys
+from collections.abc import Iterable, Sequence
+from functools import cache
+from pathlib import Path
+
+from gpf.plume.scenario import Scenario
+from gpf.settings import choose, unknown
+from gpf.tasks.registry import REGISTRY
+
+POLICIES = ("random", "reactive", "cast-and-surge")
+"""The names of `gpf.navigation.policies.POLICIES`."""
+
+
+@cache
+def rule_names() -> tuple[str, ...]:
+    """The fields of `gpf.Rules`; its file is executed by itself, because its package imports torch."""
+    package = importlib.util.find_spec("gpf.network")
+    assert package is not None
+    assert package.origin is not None
+    spec = importlib.util.spec_from_file_location("gpf_rules_alone", Path(package.origin).with_name("rules.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules["gpf_rules_alone"] = importlib.util.module_from_spec(spec)  # where dataclasses look it up
+    try:
+        spec.loader.exec_module(module)
+        return tuple(field.name for field in dataclasses.fields(module.Rules))
+    finally:
+        del sys.modules["gpf_rules_alone"]
+
+
+def check_policy(name: str) -> None:
+    """Refuse what is neither a baseline nor a folder."""
+    if name not in POLICIES and not Path(name).is_dir():
+        raise ValueError(f"{unknown('policy', name, POLICIES)}, or the folder of a run")
+
+
+def check_scenarios(names: Iterable[str]) -> None:
+    """Refuse scenarios that do not exist, or cannot be read."""
+    for name in names:
+        Scenario.of(name)
+
+
+def check_training(arguments: Sequence[str]) -> None:
+    """Refuse a misspelled task, scenario or rule of `gpf train` before its modules are imported."""
+    named = bool(arguments) and not arguments[0].startswith("-")
+    if named and ":" not in arguments[0]:
+        choose("task", arguments[0], REGISTRY)
+    if not named or arguments[0] == "plume":
+        check_scenarios(_values(arguments, "--scenario")[:1])
+    for rule in _values(arguments, "--rules")[::2]:
+        choose("rule", rule, rule_names())
+
+
+def _values(arguments: Sequence[str], flag: str) -> list[str]:
+    """What was typed after an option, up to the next one."""
+    values: list[str] = []
+    taking = False
+    for text in arguments:
+        if text.startswith("--"):
+            name, equals, value = text.partition("=")
+            taking = name == flag
+            values += [value] if taking and equals else []
+        elif taking:
+            values.append(text)
+    return values
+
+
+def owners(flag: str) -> str:
+    """Of an option of `gpf train` that some learners have: which; empty for an option that none has."""
+    from gpf.navigation.config import LEARNERS, flat_settings
+
+    name = flag.lstrip("-").removeprefix("no-").replace("-", "_")
+    takers = [learner for learner in LEARNERS if name in flat_settings(learner)]
+    if not takers or len(takers) == len(LEARNERS):
+        return ""
+    return f"{flag} is an option of --learner {' and '.join(takers)} only"
