@@ -1,5 +1,7 @@
 """How a network acts."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -22,6 +24,27 @@ SHORT = Scenario.of({"preset": "reference", "max_steps": 60})
 def network(inputs, outputs=7, seed=0):
     torch.manual_seed(seed)
     return gpf.MLP(inputs, 16, outputs, 2)
+
+
+def test_readings_count_as_whiffs_where_they_did_in_training_whatever_world_the_policy_acts_in():
+    """A network that goes ahead after a whiff and turns otherwise tells by its actions which readings are whiffs."""
+    model = gpf.MLP(14, 1, 6, 1)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+        model.layers[0].linear.weight[0, NAMES.index("whiff")] = model.head.weight[0, 0] = 1.0
+        model.head.bias[1] = 0.5
+    noisy = dataclasses.replace(SHORT, sensor_noise=2e-3)
+    raw = np.array([[3e-3, 0, 1, 0, 0], [6e-3, 0, 1, 0, 0], [9e-3, 0, 1, 0, 0]], np.float32)
+    for trained_in, wanted in ((SHORT, [1, 0, 0]), (noisy, [1, 1, 0])):
+        for acts_in in (SHORT, noisy):
+            policy, actions = NetworkPolicy(FlatNetwork(model), "memory", "greedy", trained_in), np.zeros(3, np.int64)
+            policy.begin(range(3), acts_in)
+            policy.act(raw, np.arange(3), actions)
+            np.testing.assert_array_equal(actions, wanted)
+            policy.forget(np.ones(3, np.bool_))  # what was observed, not what a whiff is
+            policy.act(raw, np.arange(3), actions)
+            np.testing.assert_array_equal(actions, wanted)
 
 
 def test_sampled_actions_follow_the_softmax():

@@ -157,7 +157,7 @@ def torch_episode(net, world, chance, exploration, settings, observation):
 def test_an_episode_equals_the_same_protocol_in_torch(q_learning, preset, observation):
     fused, plain = attached(2, False, False, 22 if observation == "onehot" else 14)
     settings = Settings(observation=observation, q_learning=q_learning)
-    scenario = Scenario.of({"preset": preset, "max_steps": 150})
+    scenario = Scenario.of({"preset": preset, "max_steps": 150, "sensor_noise": 2e-3})
     learner = OnlineLearner(fused.model, fused.optimizer, scenario, settings, 5)
     (seed,) = training_seeds(5, 1)
     world, chance = World(1, scenario), seed_streams([(seed, 2)])[0]

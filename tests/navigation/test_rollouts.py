@@ -1,5 +1,7 @@
 """Rollouts against a plain loop over the world, with torch for the network."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -103,6 +105,19 @@ def test_beside_the_network_the_features_of_memory_are_kept():
                 seen = memory.update(world.raw, finished).copy()
             ended += len(finished)
     assert ended >= 12
+
+
+def test_what_counts_as_a_whiff_is_calibrated_to_the_noise_of_the_first_world_and_stays_so():
+    """Where there is no plume: none where the lanes were made for the noise, many where it grew without notice."""
+    blank = dataclasses.replace(SHORT, emission_rate=0.0, max_steps=300)
+    noisy = dataclasses.replace(blank, sensor_noise=5e-3)
+    shares = []
+    for first in (noisy, blank):
+        made = rollouts(scenario=first, lanes=32, horizon=200)
+        made.world.set_scenario(noisy)
+        made.collect(FlatNetwork(model_of("memory")))
+        shares.append(made.inputs[:, :, NAMES.index("whiff")].mean())
+    assert shares[0] < 1e-3 < 0.3 < shares[1]
 
 
 def test_threads_change_nothing():

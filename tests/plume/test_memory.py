@@ -1,6 +1,7 @@
 """The features of memory against a plain version, and against what a robot can and cannot know."""
 
 import cmath
+import dataclasses
 import math
 
 import gymnasium
@@ -104,12 +105,26 @@ def test_a_known_walk_in_a_steady_wind():
     )  # facing left of the wind, it comes from the right
 
 
-def test_noise_alone_hardly_ever_looks_like_a_whiff():
-    noise = np.clip(np.random.default_rng(0).normal(0, REFERENCE.sensor_noise, (200_000, 5)), 0, 1).astype(np.float32)
-    remembered = memory(len(noise))
+@pytest.mark.parametrize("sigma", [1e-3, 2e-3, 5e-3])
+def test_noise_alone_hardly_ever_looks_like_a_whiff(sigma):
+    noise = np.clip(np.random.default_rng(0).normal(0, sigma, (200_000, 5)), 0, 1).astype(np.float32)
+    remembered = memory(len(noise), dataclasses.replace(REFERENCE, sensor_noise=sigma))
     whiffs = remembered.update(noise)[:, NAMES.index("whiff")].mean()
     tokens = (noise[:, :2].max(1) > REFERENCE.level_edges[0]).mean()
     assert whiffs < 2e-4 < 2e-3 < tokens
+
+
+@pytest.mark.parametrize(("sigma", "threshold"), [(0.0, 4e-3), (5e-4, 4e-3), (1e-3, 4e-3), (2e-3, 8e-3)])
+def test_a_whiff_exceeds_four_standard_deviations_and_never_less_than_the_presets(sigma, threshold):
+    remembered = memory(2, dataclasses.replace(REFERENCE, sensor_noise=sigma))
+    readings = np.array([[0.99 * threshold, 0, 1, 0, 0], [1.01 * threshold, 0, 1, 0, 0]], np.float32)
+    np.testing.assert_array_equal(remembered.update(readings)[:, NAMES.index("whiff")], [0.0, 1.0])
+
+
+def test_lanes_of_different_noise_have_thresholds_of_their_own():
+    rows = np.array([dataclasses.replace(REFERENCE, sensor_noise=sigma).row() for sigma in (1e-3, 2e-3)])
+    readings = np.array([[6e-3, 0, 1, 0, 0]] * 2, np.float32)
+    np.testing.assert_array_equal(Memory(rows).update(readings)[:, NAMES.index("whiff")], [1.0, 0.0])
 
 
 def test_the_longest_walk_stays_in_the_observation_space():

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from gpf.navigation.flat import FlatNetwork, forward
 from gpf.navigation.inputs import kept_inputs, write_inputs
 from gpf.plume.kernels import kernel
-from gpf.plume.memory import MEMORY
+from gpf.plume.memory import blank_memories
 from gpf.plume.rng import next_bits, seed_streams, uniform
 from gpf.plume.scenario import ACTIONS, LEVELS, OCTANTS, Scenario
 from gpf.plume.tokens import STATES, level, octant
@@ -22,8 +22,9 @@ Acting = Literal["greedy", "sampled"]
 class NetworkPolicy:
     """A trained network as a policy: it makes its inputs from raw observations, as a robot would.
 
-    Tokens are those of the world that it was trained in, `tokenizer`, whatever world it acts in. Every episode draws
-    from a stream of its own, so that what happens in it does not depend on the others.
+    Tokens, and the readings that count as whiffs, are those of the world that it was trained in, `tokenizer`, whatever
+    world it acts in. Every episode draws from a stream of its own, so that what happens in it does not depend on the
+    others.
 
     Attributes:
         outputs: The network's outputs for each lane's last observation, shape (lanes, outputs).
@@ -44,7 +45,7 @@ class NetworkPolicy:
         self._tokenizer = tokenizer.row()
         self._activations = network.activations()[0]
         self._table = output_table(network) if observation == "onehot" else NO_TABLE
-        self._memories = np.zeros(0, MEMORY)
+        self._memories = blank_memories(0, self._tokenizer["sensor_noise"])
 
     @property
     def lanes(self) -> int:
@@ -55,13 +56,11 @@ class NetworkPolicy:
         """Forget everything and begin one episode per seed."""
         self._row = scenario.row()
         self._streams = seed_streams([(seed, 1) for seed in seeds])  # 1: not the world's own stream
-        self._memories = np.zeros(len(seeds), MEMORY)
-        self._memories["age"] = -1
+        self._memories = blank_memories(len(seeds), self._tokenizer["sensor_noise"])
         self.outputs = np.zeros((len(seeds), int(self.network.layers[-1]["outputs"])), np.float32)
 
     def forget(self, lanes: NDArray[np.bool_]) -> None:
         """Forget what was observed in some lanes, whose episodes are over; their random streams go on."""
-        self._memories[lanes] = np.zeros((), MEMORY)
         self._memories["age"][lanes] = -1
 
     def redraw(self, seeds: Sequence[tuple[int, ...]]) -> None:

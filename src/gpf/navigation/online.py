@@ -24,7 +24,7 @@ from gpf.navigation.rollouts import Episodes, Reward, path_length_score
 from gpf.navigation.seeds import BLOCK, training_seeds
 from gpf.network import MLP, GrowPruneFreeze
 from gpf.plume.kernels import kernel
-from gpf.plume.memory import MEMORY
+from gpf.plume.memory import blank_memories
 from gpf.plume.rng import seed_streams
 from gpf.plume.scenario import ACTIONS, LEVELS, Scenario
 from gpf.plume.world import World, begin, observe, step
@@ -286,7 +286,7 @@ class OnlineLearner:
         self.episodes = 0
         self._seen = kept_inputs(settings.observation, without)
         self._inputs = np.zeros((2, len(self._seen)), np.float32)
-        self._memory = np.zeros(1, MEMORY)
+        self._memory = blank_memories(1, scenario.sensor_noise)
         self._tokens = np.zeros((2, 3), np.int64)
         self.rebind()
 

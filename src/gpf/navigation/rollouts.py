@@ -20,7 +20,7 @@ from gpf.navigation.inputs import kept_inputs, write_inputs
 from gpf.navigation.seeds import PROBE_SEED, training_seeds
 from gpf.network import MLP
 from gpf.plume.kernels import kernel
-from gpf.plume.memory import MEMORY, MEMORY_SIZE, remember
+from gpf.plume.memory import MEMORY_SIZE, blank_memories, remember
 from gpf.plume.rng import seed_streams
 from gpf.plume.scenario import ACTIONS, LEVELS, OCTANTS, Scenario
 from gpf.plume.tokens import ONEHOT_SIZE, STATES, onehot
@@ -75,7 +75,7 @@ class Rollouts:
         seeds = training_seeds(seed, count)
         self.world.seed(seeds)
         self.chances = seed_streams([(one, 2) for one in seeds])  # 2: neither the world's stream nor a policy's
-        self.memories = np.zeros(count, MEMORY)
+        self.memories = blank_memories(count, scenario.sensor_noise)
         self.starts = np.zeros((count, 2))  # distance at the start of the episode, and rewards since
         self.inputs = np.zeros((horizon + 1, count, len(self.keep)), np.float32)
         self.outputs = np.zeros((horizon + 1, count, outputs), np.float32)

@@ -15,8 +15,11 @@ from numpy.typing import NDArray
 from gpf.plume.kernels import kernel
 
 WHIFF = 4e-3
-"""Reading above which memory takes note of a whiff: four standard deviations of the noise. Three, where the tokens
-draw their first line, is crossed by noise alone several times in an episode."""
+"""Lowest reading above which memory takes note of a whiff: four standard deviations of the presets' noise."""
+NOISE_MARGIN = 4.0
+"""Standard deviations of a louder noise that a whiff must exceed. Three, where the tokens draw their first line, are
+crossed by noise alone several times in an episode; two, every 20 steps, and each time memory forgets where and when the
+plume was last met."""
 WIND_SMOOTHING = 0.03
 """Share of the instantaneous wind in the smoothed one, per step."""
 LONG_AGO = 1000.0
@@ -40,11 +43,23 @@ NAMES = tuple(name for group in FEATURES.values() for name in group)
 MEMORY_SIZE = len(NAMES)
 
 MEMORY = np.dtype(
-    [(name, np.float64) for name in ("x", "y", "wind_x", "wind_y", "since", "side", "met")] + [("age", np.int64)]
+    [(name, np.float64) for name in ("whiff", "x", "y", "wind_x", "wind_y", "since", "side", "met")]
+    + [("age", np.int64)]
 )
-"""What is remembered in a lane: the place by dead reckoning from the last whiff (or the start), the smoothed direction
-that the wind comes from, steps since the last whiff, the side from which whiffs come, whether there was one, and steps
-since the start. An age below 0: nothing."""
+"""What is remembered in a lane: the reading above which there is a whiff, the place by dead reckoning from the last
+whiff (or the start), the smoothed direction that the wind comes from, steps since the last whiff, the side from which
+whiffs come, whether there was one, and steps since the start. An age below 0: nothing but the first."""
+
+
+def blank_memories(count: int, noise: float | NDArray[np.float64]) -> NDArray[Any]:
+    """Memories of lanes before their first step, for sensors whose noise has this standard deviation.
+
+    A robot is calibrated once: a noise that changes later, as in a stream of regimes, leaves the threshold as it is.
+    """
+    memories = np.zeros(count, MEMORY)
+    memories["whiff"] = np.maximum(WHIFF, NOISE_MARGIN * noise)
+    memories["age"] = -1
+    return memories
 
 
 @njit(error_model="numpy")
@@ -63,7 +78,7 @@ def remember(m, stride, max_steps, raw, out):
     m.wind_x += WIND_SMOOTHING * (from_x - m.wind_x)
     m.wind_y += WIND_SMOOTHING * (from_y - m.wind_y)
     m.since += 1.0
-    whiff = max(left, right) > WHIFF
+    whiff = max(left, right) > m.whiff
     if whiff:
         m.since = m.x = m.y = 0.0
         m.met = 1.0
@@ -107,7 +122,7 @@ def memory_bounds(rows: NDArray[Any]) -> tuple[NDArray[np.float32], NDArray[np.f
 
 
 class Memory:
-    """The memories of many lanes.
+    """The memories of many lanes; what counts as a whiff depends on the noise that their scenarios have at first.
 
     Attributes:
         features: float32, shape (lanes, 14), as of the last update; written in place.
@@ -115,8 +130,7 @@ class Memory:
 
     def __init__(self, rows: NDArray[Any]) -> None:
         self.rows = rows
-        self.memories = np.zeros(len(rows), MEMORY)
-        self.memories["age"] = -1
+        self.memories = blank_memories(len(rows), rows["sensor_noise"])
         self.features = np.zeros((len(rows), MEMORY_SIZE), np.float32)
         self._everyone = np.arange(len(rows))
 
