@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from gpf.runs.progress import runs_progress, training_progress
+from gpf.runs.progress import phase_progress, runs_progress, training_progress
 
 
 class Slow(StringIO):
@@ -96,3 +96,10 @@ def test_bars_and_times_are_whole_on_a_terminal_of_80_columns(monkeypatch):
     assert any(re.match(r"training .* 100% .*\d:\d\d", line) for line in lines)
     assert any(re.match(r"evaluation .* 100% .*\d:\d\d", line) for line in lines)
     assert max(map(len, lines)) <= 80
+
+
+def test_phases_of_other_work_have_a_line_each(capsys):
+    with phase_progress("runs/a") as tell:
+        tell("figures")
+        tell("spectra")
+    assert capsys.readouterr().err == "runs/a: figures\nruns/a: spectra\n"

@@ -158,10 +158,13 @@ class Spectra:
 
     def __call__(self) -> None:
         """Analyse the run's snapshots, print a table for each, and write the figures."""
+        from gpf.runs.progress import phase_progress
         from gpf.tasks.spectra import analyse_run, as_json, draw_run
 
-        moments = analyse_run(self.run)
-        paths = draw_run(self.run, moments)
+        with phase_progress(str(self.run)) as tell:
+            moments = analyse_run(self.run, tell=tell)
+            tell("figures")
+            paths = draw_run(self.run, moments)
         if self.json:
             print(json.dumps({"run": str(self.run), "moments": as_json(moments)}))
             return
@@ -183,9 +186,12 @@ class Report:
 
     def __call__(self) -> None:
         """Write the report."""
+        from gpf.runs.progress import phase_progress
         from gpf.tasks.report import write_report
 
-        print(f"written: {write_report(self.run)}")
+        with phase_progress(str(self.run)) as tell:
+            path = write_report(self.run, tell)
+        print(f"written: {path}")
 
 
 @dataclass

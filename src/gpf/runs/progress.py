@@ -56,6 +56,23 @@ def steps_progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
         yield lambda steps: bar.update(task, completed=steps)
 
 
+@contextmanager
+def phase_progress(title: str) -> Iterator[Callable[[str], None]]:
+    """What is being done, of work in phases: a spinner on a terminal, a line for each phase elsewhere, on stderr."""
+    console = Console(stderr=True)
+    with console.status(Text(title)) as status:
+        if not console.is_terminal:
+            status.stop()
+
+        def tell(phase: str) -> None:
+            if console.is_terminal:
+                status.update(Text(f"{title}: {phase}"))
+            else:
+                print(f"{title}: {phase}", file=sys.stderr, flush=True)
+
+        yield tell
+
+
 class TrainingDisplay:
     """A run from its first round to its report: a bar for each phase on a terminal, lines elsewhere, on stderr."""
 

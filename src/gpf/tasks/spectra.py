@@ -1,7 +1,7 @@
 """What growing, pruning and freezing did to the network of a run: its snapshots, analysed and drawn."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,8 +40,10 @@ class Moment:
     empty where the network is not piecewise linear, or where it was not asked for."""
 
 
-def analyse_run(folder: Path, most: int | None = None) -> list[Moment]:
-    """All snapshots of a run, and the network at its end.
+def analyse_run(
+    folder: Path, most: int | None = None, tell: Callable[[str], None] = lambda phase: None
+) -> list[Moment]:
+    """All snapshots of a run, and the network at its end; `tell` is called before each.
 
     With `most`, not more of these, chosen by `telling`, and activations of the first and the last only: they take most
     of the time.
@@ -65,17 +67,21 @@ def analyse_run(folder: Path, most: int | None = None) -> list[Moment]:
     seen.append(("end", False, last.epoch, last.model))
     if most is not None:
         seen = [seen[n] for n in telling([label for label, *_ in seen], most)]
-    return [
-        Moment(
-            label,
-            before,
-            epoch,
-            inspect(model, probe if most is None or n in (0, len(seen) - 1) else None, quiet=True),
-            {name: weight_matrix(module).double() for name, module in weighted_layers(model)},
-            _regions(model, probe) if most is None else [],
+    moments = []
+    for n, (label, before, epoch, model) in enumerate(seen):
+        tell(f"spectra, moment {n + 1} of {len(seen)}")
+        looked_at = most is None or n in (0, len(seen) - 1)
+        moments.append(
+            Moment(
+                label,
+                before,
+                epoch,
+                inspect(model, probe if looked_at else None, quiet=True),
+                {name: weight_matrix(module).double() for name, module in weighted_layers(model)},
+                _regions(model, probe) if most is None else [],
+            )
         )
-        for n, (label, before, epoch, model) in enumerate(seen)
-    ]
+    return moments
 
 
 def telling(labels: Sequence[str], most: int) -> list[int]:
