@@ -178,3 +178,22 @@ def test_all_policies_choose_actions_from_raw_observations_alone():
 def test_an_unknown_policy_is_refused():
     with pytest.raises(ValueError, match="^unknown policy 'dog'; accepted: random, reactive, cast-and-surge$"):
         make_policy("dog")
+
+
+@pytest.mark.parametrize("policy", [CastAndSurge, Reactive])
+def test_a_noisier_sensor_needs_a_stronger_whiff(policy):
+    """With noise twice as strong, the threshold that was tuned in the presets would let noise through."""
+    usual, noisy = Scenario(), Scenario(sensor_noise=2 * Scenario().sensor_noise)
+    quiet = Scenario(sensor_noise=0.0)
+
+    def first_action(world, reading):
+        chosen, actions = policy(), np.zeros(1, np.int64)
+        chosen.begin([0], world)
+        chosen.act(np.array([[reading, 0.0, 1.0, 0.0, 0.0]], np.float32), np.zeros(1, np.int64), actions)
+        return int(actions[0])
+
+    threshold = policy().whiff
+    nothing = first_action(usual, 0.0)
+    assert first_action(usual, 1.1 * threshold) == first_action(quiet, 1.1 * threshold) != nothing
+    assert first_action(noisy, 1.9 * threshold) == nothing
+    assert first_action(noisy, 2.1 * threshold) != nothing

@@ -85,7 +85,7 @@ def test_a_run_records_plasticity_at_every_validation(run):
 
 
 def test_the_command_prints_a_table_and_json(run, moments, monkeypatch, gpf):
-    monkeypatch.setattr("gpf.tasks.spectra.analyse_run", lambda folder: moments)  # once more would take long
+    monkeypatch.setattr("gpf.tasks.spectra.analyse_run", lambda folder, tell: moments)  # once more would take long
     table = gpf("spectra", run)
     assert "layers.1.linear" in table
     assert "linear regions" in table

@@ -54,6 +54,11 @@ class Policy(Laned, Protocol):
         """Choose actions in the lanes given by their indices; raw observations of all lanes have shape (n, 5)."""
 
 
+def above_noise(whiff: float, scenario: Scenario) -> float:
+    """A threshold of whiffs that was chosen for the presets' sensor, for one that may be noisier."""
+    return whiff * max(1.0, scenario.sensor_noise / Scenario().sensor_noise)
+
+
 class Random:
     """Uniformly random actions."""
 
@@ -73,16 +78,17 @@ class Reactive:
     PER_LANE: ClassVar[tuple[str, ...]] = ("_blanks", "_sides")
 
     whiff: float = 3e-3
-    """Reading above which there is a whiff, concentration."""
+    """Reading above which there is a whiff, concentration; of sensors noisier than the presets', in proportion more."""
     patience: int = 10
     """Steps of blank between two casts."""
 
     def begin(self, seeds: Sequence[int], scenario: Scenario) -> None:
         self._blanks = np.zeros(len(seeds), np.int64)
         self._sides = np.ones(len(seeds), np.int64)
+        self._whiff = above_noise(self.whiff, scenario)
 
     def act(self, raw: NDArray[np.float32], lanes: NDArray[np.int64], actions: NDArray[np.int64]) -> None:
-        _act_reactively(lanes, raw, self._blanks, self._sides, self.whiff, self.patience, actions)
+        _act_reactively(lanes, raw, self._blanks, self._sides, self._whiff, self.patience, actions)
 
 
 @dataclass
@@ -94,7 +100,8 @@ class CastAndSurge:
     """
 
     whiff: float = 3.64e-3
-    """Reading above which there is a whiff; noise alone must hardly ever reach it, concentration."""
+    """Reading above which there is a whiff, which noise alone must hardly ever reach, concentration; of sensors noisier
+    than the presets', in proportion more."""
     wind_smoothing: float = 0.0229
     """Weight of the newest wind in the smoothed one."""
     surge: float = 3.55
@@ -130,6 +137,7 @@ class CastAndSurge:
             value = getattr(self, spec.name)
             angle = spec.name in ("lean", "climb", "descent", "search_climb")
             self._parameters[spec.name] = math.radians(value) if angle else value
+        self._parameters["whiff"] = above_noise(self.whiff, scenario)
         self._stride = scenario.speed * scenario.time_step
         self._turns = np.array(scenario.row()["turns"])
 

@@ -37,5 +37,5 @@ def regression(result: dict[str, Any]) -> str:
     return (
         f"Training regressed: the last checkpoint found the source in {last:.1%} of the validation episodes, the best"
         f" one in {best:.1%}. Use the best one (gpf evaluate {result['run']} --checkpoint best), train for longer"
-        " (--steps), or lower --learning-rate."
+        " (--steps), or average the weights (--averaging 0.98)."
     )
