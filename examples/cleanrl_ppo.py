@@ -6,6 +6,8 @@ Prints the success rate as it learns, and at the end that of 512 new episodes an
 take about half a minute on one core and find the source in 9 of 10 new episodes; a random walk finds it in 3 %.
 """
 
+import argparse
+import dataclasses
 import time
 from collections import deque
 from collections.abc import Callable
@@ -14,7 +16,6 @@ from dataclasses import dataclass
 import gymnasium
 import numpy as np
 import torch
-import tyro
 from torch import Tensor, nn
 
 import gpf  # noqa: F401 - registers the environments
@@ -142,7 +143,12 @@ def success_rate(args: Args, act: Callable[[Tensor], Tensor], episodes: int = 51
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    settings = tyro.cli(Args)
+    parser = argparse.ArgumentParser()
+    for name, default in dataclasses.asdict(Args()).items():
+        parser.add_argument(
+            f"--{name.replace('_', '-')}", type=type(default), default=default, help="default: %(default)s"
+        )
+    settings = Args(**vars(parser.parse_args()))
     trained = train(settings)
     learned = success_rate(settings, lambda seen: trained.policy(seen).sample())
     random = success_rate(settings, lambda seen: torch.randint(6, (len(seen),)))

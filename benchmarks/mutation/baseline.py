@@ -20,7 +20,7 @@ from mutation.checkout import environment
 
 PRELOAD = (
     "numpy", "scipy.stats", "scipy.optimize", "scipy.special", "numba", "torch", "torch.nn.functional",
-    "torch._dynamo", "matplotlib.pyplot", "gymnasium", "safetensors.torch", "rich.progress", "tyro", "PIL.Image",
+    "torch._dynamo", "matplotlib.pyplot", "gymnasium", "safetensors.torch", "rich.progress", "PIL.Image",
     "pytest",
 )  # fmt: skip
 """Modules that take long to import; those of them that the tests use are imported once for all mutants."""

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpf.cli.options import Positional, UsageError, options_of, parse
+from gpf.cli.options import Arg, Positional, UsageError, options_of, parse
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,13 @@ class Command:
     place: Path = Path("here")
     inner: Inner | Other = field(default_factory=Inner)
     json: bool = False
-    noted: Annotated[str, type("Note", (), {"help": "A note."})()] = " x"
+    noted: Annotated[str, Arg(name="note", help="A note: 5 %.")] = " x"
+
+
+@dataclass
+class Filled:
+    words: tuple[str, ...] = ("p",)
+    count: int = 2
 
 
 @dataclass
@@ -85,6 +91,30 @@ def test_a_list_may_be_given_in_parts_and_the_last_of_other_options_counts():
     assert typed("--words a --count 1 --words b c --count 2") == Command(words=("a", "b", "c"), count=2)
 
 
+def test_a_list_without_values_is_empty():
+    assert typed("--words", Filled) == Filled(())
+    assert typed("--words --count 3", Filled) == Filled((), 3)
+    assert typed("", Filled) == Filled()
+
+
+@pytest.mark.parametrize("text", ["-1", "-.5", "-1e-3", "-1_0.5E+3"])
+def test_negative_numbers_are_values(text):
+    assert typed(f"--rate {text}", Inner) == typed(f"--rate={text}", Inner) == Inner(float(text))
+
+
+def test_values_that_look_like_options_follow_an_equals_sign():
+    assert typed("--note=--a_b=c --words=-x --place=") == Command(noted="--a_b=c", words=("-x",), place=Path())
+
+
+def test_a_field_may_be_typed_by_another_name():
+    assert typed("--note y") == Command(noted="y")
+    assert refused("--noted y") == "gpf it: unknown option --noted; did you mean --note?"
+
+
+def test_options_that_are_off_can_be_turned_off_too():
+    assert typed("--json --no-json") == Command()
+
+
 def test_underscores_and_none_are_understood():
     @dataclass
     class Long:
@@ -117,7 +147,13 @@ def test_whole_numbers_may_be_written_in_several_ways(number):
         ("--kind bst", "--kind must be last or best, got 'bst'; did you mean 'best'?"),
         ("--kind zzz", "--kind must be last or best, got 'zzz'"),
         ("--pairs a", "--pairs takes pairs of NAME VALUE, got 'a'"),
-        ("--json=yes", "--json takes no value, got 'yes'"),
+        ("--count -x", "--count needs a value: a whole number"),
+        ("--coun 3", "unknown option --coun; did you mean --count?"),
+        ("--kind zzz --zzz", "--kind must be last or best, got 'zzz'"),
+        ("--no-jsn", "unknown option --no-jsn; did you mean --no-json?"),
+        ("--no-json=1", "--no-json takes no value"),
+        ("--on=1", "--on takes no value"),
+        ("--json=yes", "--json takes no value"),
     ],
 )
 def test_a_mistake_is_one_sentence_that_begins_with_the_command(line, said):
@@ -126,10 +162,11 @@ def test_a_mistake_is_one_sentence_that_begins_with_the_command(line, said):
 
 def test_what_is_missing_or_too_much_is_named():
     assert refused("", Needs) == "gpf it: RUN is missing: folder of a run"
+    assert refused("--zzz", Needs) == "gpf it: unknown option --zzz; --help lists the options"
     assert refused("a x", Needs) == "gpf it: REST must be a whole number, got 'x'"
     assert refused("a --on false", Inner) == "gpf it: unexpected argument 'a'"
-    assert refused("--on false", Inner).endswith("'false' after --on, which takes no value; its opposite is --no-on")
-    assert refused("--no-on false", Inner).endswith("'false' after --no-on, which takes no value")
+    assert refused("--on false", Inner).endswith("argument 'false' after --on; --on and --no-on take no value")
+    assert refused("--no-on false", Inner).endswith("argument 'false' after --no-on; --on and --no-on take no value")
     assert typed("a 1 2", Needs) == Needs(Path("a"), (1, 2))
 
 
@@ -140,21 +177,21 @@ def test_an_option_of_something_else_can_say_so():
 def test_help_says_what_each_option_is_and_its_default(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
     with pytest.raises(SystemExit) as ended:
-        typed("--count x --help")
+        typed("--zzz x --help")
     assert ended.value.code == 0
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     for line in (
         "usage: gpf it [WHAT ...] [OPTIONS]",
         "With a second paragraph.",
-        "[WHAT ...] What to do it to, over two lines. (default: a b)",
+        "WHAT What to do it to, over two lines. (default: a b)",
         "--count N How many. (default: 20_000)",
         "--limit N At most. Default: no limit.",
         "--kind {last,best} (default: last)",
-        "--words TEXT ...",
-        "--pairs NAME VALUE ...",
+        "--words [TEXT ...]",
+        "--pairs [NAME VALUE ...]",
         "--place PATH (default: here)",
         "--json",
-        "--noted TEXT A note. (default: ' x')",
+        "--note TEXT A note: 5 %. (default: ' x')",
         "-h, --help Show this help and exit.",
         "What is inside:",
         "--rate X How fast. (default: 0.5)",
@@ -172,7 +209,7 @@ def test_help_keeps_to_the_width_of_the_terminal(capsys, monkeypatch):
 
 
 def test_the_options_of_a_choice_between_dataclasses_are_those_of_the_default():
-    flags = {option.flag for option in options_of(Command)}
+    flags = {option.name for option in options_of(Command)}
     assert {"--rate", "--on"} <= flags
     assert "--depth" not in flags
     assert all(re.fullmatch(r"--[a-z-]+|[A-Z]+", flag) for flag in flags)

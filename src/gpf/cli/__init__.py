@@ -91,7 +91,7 @@ def parse(command: Any, arguments: Sequence[str], name: str) -> Any:
     """A command with the options that were given; a mistake is one sentence that begins with the command."""
     from gpf.cli import names, options
 
-    has_learner = any(option.flag == "--learner" for option in options.options_of(command))
+    has_learner = any(option.name == "--learner" for option in options.options_of(command))
     return options.parse(command, arguments, name, names.owners if has_learner else lambda flag: "")
 
 

@@ -1,17 +1,15 @@
 """`gpf completion SHELL`: a script with which a shell completes commands, tasks, options, their values and run folders.
 
-The script is written from the help of every command, so it knows what they know; write it again after an upgrade.
+The script is written from the options of every command, so it knows what they know; write it again after an upgrade.
 """
 
-import contextlib
-import io
-import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 from gpf.cli.names import POLICIES
-from gpf.cli.options import Positional
+from gpf.cli.options import Option, Positional, options_of
 from gpf.plume.scenario import PRESETS
 from gpf.tasks.registry import REGISTRY
 
@@ -56,14 +54,16 @@ class Page:
 def all_pages() -> dict[str, Page]:
     """Of every command, by what is typed for it; `train` and `world` have commands below them."""
     from gpf.cli import COMMANDS
+    from gpf.cli.train import commands_of
     from gpf.cli.world import COMMANDS as WORLD
+    from gpf.runs.executors import find
     from gpf.tasks import find_task
 
-    pages = {name: _page([name], about) for name, (_, about) in COMMANDS.items()}
-    pages |= {f"train {task}": _page(["train", task], f"train on the task {task}") for task in REGISTRY}
-    pages |= {
-        f"world {name}": _page(["world", name], (kind.__doc__ or "").split("\n")[0]) for name, kind in WORLD.items()
-    }
+    kinds = {name: find(where) for name, (where, _) in COMMANDS.items()}
+    pages = {name: _page([kinds[name]] if isinstance(kinds[name], type) else [], COMMANDS[name][1]) for name in kinds}
+    pages["train"] = _page(commands_of(find_task("plume")), pages["train"].about)
+    pages |= {f"train {task}": _page(commands_of(find_task(task)), f"train on the task {task}") for task in REGISTRY}
+    pages |= {f"world {name}": _page([kind], (kind.__doc__ or "").split("\n")[0]) for name, kind in WORLD.items()}
     compared = [task for task in REGISTRY if find_task(task).variants]
     below = {
         "train": list(REGISTRY), "compare": [*compared, FILES], "world": list(WORLD), "scenario": [*PRESETS, FILES],
@@ -76,44 +76,24 @@ def all_pages() -> dict[str, Page]:
     return pages
 
 
-def _page(words: Sequence[str], about: str) -> Page:
-    """A command by its help, and by that of every learner, if it has some."""
+def _page(commands: Iterable[type], about: str) -> Page:
+    """What a command takes: the options of its variants."""
     page = Page(about)
-    text = _help(words)
-    learners = re.search(r"--learner \{(.*?)\}", text)
-    for learner in learners[1].split(",") if learners else []:
-        text += _help([*words, "--learner", learner])
-    for option, off, metavar in re.findall(r"^  (--[\w-]+)(, --no-[\w-]+)?(?: (\S+(?: \S+)*))?(?:  |$)", text, re.M):
-        page.options[option] = _values(option, metavar)
-        if metavar.endswith("..."):
-            page.many.add(option)
-        if off:
-            page.options[off[2:]] = []
+    for option in (option for command in commands for option in options_of(command) if not option.positional):
+        page.options |= {flag: _values(option) for flag in (option.flags if option.default else option.flags[:1])}
+        if option.is_list:
+            page.many.add(option.name)
     page.options["--help"] = []
     return page
 
 
-def _help(words: Sequence[str]) -> str:
-    """What a command says when it is asked for help."""
-    from gpf.cli import run
-
-    said = io.StringIO()
-    with contextlib.redirect_stdout(said), contextlib.suppress(SystemExit):
-        run([*words, "--help"])
-    return said.getvalue()
-
-
-def _values(option: str, metavar: str) -> list[str]:
+def _values(option: Option) -> list[str]:
     known = {
         "--scenario": [*PRESETS, FILES], "--scenarios": [*PRESETS, FILES], "--baselines": list(POLICIES),
-        "--resume": [RUNS], "--navigator": [RUNS], "--follow": ["repeat", "cast-and-surge", RUNS],
+        "--resume": [RUNS], "--from": [RUNS], "--navigator": [RUNS], "--follow": ["repeat", "cast-and-surge", RUNS],
         "--stream": [*STREAMS, FILES], "--streams": [*STREAMS, FILES],
     }  # fmt: skip
-    if option in known:
-        return known[option]
-    if choices := re.match(r"\{(.*?)\}", metavar):
-        return choices[1].split(",")
-    return [FILES] if metavar.startswith("PATH") else []
+    return known.get(option.name) or option.choices or ([FILES] if Path in option.kinds else [])
 
 
 _BASH = """\

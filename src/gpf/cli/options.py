@@ -1,22 +1,22 @@
-"""The options of a command, which are the fields of its dataclass: read from the command line, and shown by --help.
+"""The options of a command, which are the fields of its dataclass: an argparse parser is built from them.
 
 A field is an option, `learning_rate` is `--learning-rate`; its type says what is accepted, the docstring below it what
 it is. Fields that are dataclasses themselves contribute their own options. A mistake is one sentence.
 """
 
 import ast
+import contextlib
 import dataclasses
 import difflib
 import functools
 import inspect
 import itertools
-import math
 import re
 import shutil
-import sys
 import textwrap
 import types
 import typing
+from argparse import SUPPRESS, ArgumentError, ArgumentParser, ArgumentTypeError, BooleanOptionalAction, HelpFormatter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import MISSING, dataclass
 from pathlib import Path
@@ -25,22 +25,39 @@ from typing import Annotated, Any, Literal, TypeVar
 from gpf.settings import shown
 
 T = TypeVar("T")
-Positional = Annotated[T, "positional"]
-"""The type of a field that is given without its name."""
 WIDEST = 110
 """Columns of the help, at most."""
+NEGATIVE = re.compile(r"-\.?\d")
+"""How a negative number begins, which is a value and not an option."""
+NOUNS = {int: ("N", "a whole number"), float: ("X", "a number"), str: ("TEXT", "a text"), Path: ("PATH", "a path")}
+"""What the help and what errors call a value of a type."""
 
 
 class UsageError(ValueError):
     """A command line that cannot be understood; the message begins with the command."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
+class Arg:
+    """How a field is typed if not as its own name, its help if it has no docstring, and whether it is positional."""
+
+    name: str = ""
+    help: str = ""
+    positional: bool = False
+
+
+Positional = Annotated[T, Arg(positional=True)]
+"""The type of a field that is given without its name."""
+
+
+@dataclass(frozen=True)
 class Option:
     """One field of a command, or of a dataclass inside it."""
 
-    path: tuple[str, ...]
-    """Names of the fields that lead to it."""
+    path: str
+    """Names of the fields that lead to it, with dots between them."""
+    name: str
+    """As it is typed, with dashes; a positional one is in capitals."""
     kind: Any
     default: Any
     """`MISSING` where it must be given."""
@@ -50,15 +67,9 @@ class Option:
     """What it belongs to, as the help calls it; empty for the command itself."""
 
     @property
-    def flag(self) -> str:
-        """As it is typed; a positional one has a name in capitals."""
-        name = self.path[-1]
-        return name.upper() if self.positional else "--" + name.replace("_", "-")
-
-    @property
-    def is_flag(self) -> bool:
-        """Whether it takes no value."""
-        return self.kind is bool
+    def flags(self) -> list[str]:
+        """What may be typed for it: also its opposite if it takes no value."""
+        return [self.name, f"--no-{self.name[2:]}"] if self.kind is bool else [self.name]
 
     @property
     def is_list(self) -> bool:
@@ -66,333 +77,209 @@ class Option:
         return typing.get_origin(self.kind) in (tuple, dict)
 
     @property
-    def choices(self) -> tuple[str, ...]:
-        """The values that it accepts, if these are words."""
-        kinds = _members(self.kind)
-        return tuple(str(one) for kind in kinds if typing.get_origin(kind) is Literal for one in typing.get_args(kind))
+    def kinds(self) -> tuple[Any, ...]:
+        """The types of one value, of which there are several where it may be None."""
+        kind = typing.get_args(self.kind)[0] if self.is_list else self.kind
+        return typing.get_args(kind) if typing.get_origin(kind) in (typing.Union, types.UnionType) else (kind,)
+
+    @property
+    def choices(self) -> list[str]:
+        """The words that it accepts, if it is a choice."""
+        return [word for kind in self.kinds if typing.get_origin(kind) is Literal for word in typing.get_args(kind)]
+
+    @property
+    def metavar(self) -> str:
+        """What stands for a value in the help."""
+        names = [f"{{{','.join(self.choices)}}}"] if self.choices else [NOUNS[k][0] for k in self.kinds if k in NOUNS]
+        return "NAME VALUE" if typing.get_origin(self.kind) is dict else names[0]
+
+    @property
+    def accepted(self) -> str:
+        """What a value must be."""
+        nouns = [NOUNS[kind][1] for kind in self.kinds if kind in NOUNS]
+        *others, last = [*self.choices, *nouns, *(["none"] if type(None) in self.kinds else [])]
+        return f"{', '.join(others)} or {last}" if others else last
+
+    def read(self, text: str) -> Any:
+        """A value from what was typed."""
+        if text in self.choices:
+            return text
+        if type(None) in self.kinds and text.lower() == "none":
+            return None
+        for kind in NOUNS.keys() & self.kinds:
+            with contextlib.suppress(ValueError):
+                return _whole(text) if kind is int else kind(text)
+        close = difflib.get_close_matches(text, self.choices, n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        raise ArgumentTypeError(f"must be {self.accepted}, got {shown(text)}{hint}")
 
 
-def options_of(command: Any) -> list[Option]:
-    """All options of a command."""
-    return list(_fields(command, (), MISSING, ""))
+def _whole(text: str) -> int:
+    """A whole number, which may be written as 1_000_000 or 1e6 too."""
+    with contextlib.suppress(ValueError):
+        return int(text)
+    if not (value := float(text)).is_integer():
+        raise ValueError
+    return int(value)
 
 
-def _fields(kind: Any, path: tuple[str, ...], values: Any, group: str) -> Iterator[Option]:
-    hints, words = typing.get_type_hints(kind, include_extras=True), field_docs(kind)
-    for spec in dataclasses.fields(kind):
-        hint = hints[spec.name]
-        notes: list[Any] = []
-        if typing.get_origin(hint) is Annotated:
-            hint, *notes = typing.get_args(hint)
-        default = getattr(values, spec.name, MISSING) if values is not MISSING else _default(spec)
-        about = next((note.help for note in notes if isinstance(getattr(note, "help", None), str)), None)
-        about = words.get(spec.name, "") if about is None else about
-        where = (*path, spec.name)
+def options_of(command: Any, values: Any = MISSING, path: str = "", group: str = "") -> Iterator[Option]:
+    """All options of a command; or of a dataclass inside it, with its values."""
+    kinds, docs = typing.get_type_hints(command), _field_docs(command)
+    hints = typing.get_type_hints(command, include_extras=True)
+    for spec in dataclasses.fields(command):
+        default = _default(spec, values)
         if dataclasses.is_dataclass(type(default)):
-            yield from _fields(type(default), where, default, _title(type(default)) or about)
-        else:
-            yield Option(where, hint, default, about, "positional" in notes, group)
+            yield from options_of(type(default), default, f"{path}{spec.name}.", _title(type(default)))
+            continue
+        arg = next((note for note in getattr(hints[spec.name], "__metadata__", ()) if isinstance(note, Arg)), Arg())
+        name, about = (arg.name or spec.name).replace("_", "-"), arg.help or docs.get(spec.name, "")
+        name = name.upper() if arg.positional else f"--{name}"
+        yield Option(path + spec.name, name, kinds[spec.name], default, about, arg.positional, group)
 
 
-def _default(spec: "dataclasses.Field[Any]") -> Any:
-    return spec.default_factory() if spec.default_factory is not MISSING else spec.default
+def _default(spec: "dataclasses.Field[Any]", values: Any) -> Any:
+    default = spec.default_factory() if spec.default_factory is not MISSING else spec.default
+    return default if values is MISSING else getattr(values, spec.name)
 
 
 def _title(kind: type) -> str:
-    """The first sentence that a dataclass says of itself."""
-    for one in kind.__mro__:
-        said = one.__doc__ or ""
-        if dataclasses.is_dataclass(one) and not said.startswith(f"{one.__name__}("):  # what @dataclass makes up
-            return re.split(r"[.;\n]", said)[0]
-    return ""
+    """The first sentence that a dataclass says of itself, if it does not only list its fields."""
+    said = kind.__doc__ or ""
+    return "" if said.startswith(f"{kind.__name__}(") else re.split(r"[.;\n]", said)[0]
 
 
 @functools.cache
-def field_docs(kind: type) -> dict[str, str]:
+def _field_docs(kind: type) -> dict[str, str]:
     """The docstrings below the fields of a dataclass, and of those that it extends."""
-    words: dict[str, str] = {}
+    docs: dict[str, str] = {}
     for one in filter(dataclasses.is_dataclass, reversed(kind.__mro__)):
-        try:
-            tree = ast.parse(inspect.getsource(sys.modules[one.__module__]))
-        except (OSError, TypeError, KeyError):  # made by the program: it has no source
-            continue
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ClassDef) and node.name == one.__name__:
-                words |= _docs_below(node.body)
-    return words
+        with contextlib.suppress(OSError, TypeError):  # a class that was made by a program has no source
+            tree: Any = ast.parse(textwrap.dedent(inspect.getsource(one)))
+            for pair in itertools.pairwise(tree.body[0].body):
+                match pair:
+                    case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(said))):
+                        docs[name] = " ".join(said.split())
+    return docs
 
 
-def _docs_below(body: list[ast.stmt]) -> dict[str, str]:
-    found = {}
-    for field, below in itertools.pairwise(body):
-        said = below.value.value if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant) else None
-        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(said, str):
-            found[field.target.id] = " ".join(said.split())
-    return found
+class _Help(HelpFormatter):
+    """Help that keeps paragraphs, and does not break words at hyphens."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=26, width=min(shutil.get_terminal_size().columns, WIDEST))
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return textwrap.wrap(text, width, break_on_hyphens=False)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return "\n\n".join("\n".join(self._split_lines(part, width)) for part in text.split("\n\n"))
 
 
-def parse(
-    command: Callable[..., T], arguments: Sequence[str], name: str, elsewhere: Callable[[str], str] = lambda flag: ""
-) -> T:
-    """A command with the options that were given; --help is answered here.
-
-    Args:
-        command: A dataclass.
-        arguments: What was typed after its name.
-        name: The command as it is typed, such as `gpf train`.
-        elsewhere: Says of an option that this command does not have where it belongs; empty where nowhere.
-    """
-    options = options_of(command)
-    if "-h" in arguments or "--help" in arguments:
-        print(help_text(command, options, name))
-        sys.exit(0)
-    try:
-        given = _given(options, list(arguments), elsewhere)
-        return _built(command, options, given)
-    except _RefusedError as refused:
-        raise UsageError(f"{name}: {refused}") from None
-
-
-class _RefusedError(Exception):
-    """Something that was typed is refused; the message says why."""
-
-
-def _given(options: list[Option], rest: list[str], elsewhere: Callable[[str], str]) -> dict[Option, list[str] | bool]:
-    """The texts that were typed for each option, True or False for those without a value."""
-    flags: dict[str, tuple[Option, bool]] = {}
+def _parser(command: Any, options: list[Option], name: str) -> ArgumentParser:
+    """A parser of the options, which leaves out those that were not given."""
+    places = [(one.name + " ..." * one.is_list, one.default is MISSING) for one in options if one.positional]
+    usage = " ".join(["%(prog)s", *(place if needed else f"[{place}]" for place, needed in places), "[OPTIONS]"])
+    parser = ArgumentParser(
+        name, usage, inspect.cleandoc(command.__doc__ or ""),
+        formatter_class=_Help, argument_default=SUPPRESS, allow_abbrev=False, exit_on_error=False, add_help=False,
+    )  # fmt: skip
+    parser._negative_number_matcher = NEGATIVE  # before Python 3.14, -1e-3 is taken for an option
+    titles = dict.fromkeys(option.group for option in sorted(options, key=lambda option: option.path.count(".")))
+    groups = {title: parser.add_argument_group(title) if title else parser for title in titles}
     for option in options:
-        if not option.positional:
-            flags[option.flag] = option, True
-            if option.is_flag:
-                flags["--no-" + option.flag[2:]] = option, False
-    given: dict[Option, list[str] | bool] = {}
-    loose: list[str] = []
-    before = ""
-    while rest:
-        text = rest.pop(0)
-        if not _is_option(text):
-            loose.append(text)
-            if not any(option.positional for option in options):
-                raise _RefusedError(_unexpected(text, before))
-            continue
-        flag, equals, value = text.partition("=")
-        if flag.replace("_", "-") not in flags:
-            raise _RefusedError(_unknown_option(flag, list(flags), elsewhere))
-        option, on = flags[flag.replace("_", "-")]
-        before = flag if option.is_flag else ""
-        if option.is_flag:
-            if equals:
-                raise _RefusedError(f"{flag} takes no value, got {shown(value)}")
-            given[option] = on
-            continue
-        values = [value] if equals else _values(rest, option.is_list)
-        if not values and not option.is_list:
-            raise _RefusedError(f"{flag} needs a value: {_accepted(option.kind)}")
-        previous = given.get(option, []) if option.is_list else []
-        given[option] = [*(previous if isinstance(previous, list) else []), *values]
-    return given | _placed([option for option in options if option.positional], loose)
+        _add(groups[option.group], option)
+    parser.add_argument("-h", "--help", action="help", help="Show this help and exit.")
+    return parser
 
 
-def _values(rest: list[str], many: bool) -> list[str]:
-    """Take the values of an option off what is left."""
-    values: list[str] = []
-    while rest and not _is_option(rest[0]) and (many or not values):
-        values.append(rest.pop(0))
-    return values
-
-
-def _is_option(text: str) -> bool:
-    return text.startswith("-") and len(text) > 1 and not re.match(r"-\.?\d", text)  # but -1 is a number
-
-
-def _placed(positional: list[Option], loose: list[str]) -> dict[Option, list[str] | bool]:
-    """What was typed without a name, to the options that take it, in their order."""
-    placed: dict[Option, list[str] | bool] = {}
-    for option in positional:
-        taken = loose if option.is_list else loose[:1]
-        loose = loose[len(taken) :]
-        if taken:
-            placed[option] = taken
-    if loose:
-        raise _RefusedError(_unexpected(loose[0], ""))
-    return placed
-
-
-def _unexpected(text: str, flag: str) -> str:
-    if flag.startswith("--no-"):
-        return f"unexpected {shown(text)} after {flag}, which takes no value"
-    if flag:
-        return f"unexpected {shown(text)} after {flag}, which takes no value; its opposite is --no-{flag[2:]}"
-    return f"unexpected argument {shown(text)}"
-
-
-def _unknown_option(flag: str, known: list[str], elsewhere: Callable[[str], str]) -> str:
-    if said := elsewhere(flag):
-        return said
-    close = difflib.get_close_matches(flag, known, n=1)
-    return f"unknown option {flag}; " + (f"did you mean {close[0]}?" if close else "--help lists the options")
-
-
-def _built(command: Any, options: list[Option], given: dict[Option, list[str] | bool]) -> Any:
-    """The command with the values that were typed, and the defaults of the others."""
-    values: dict[tuple[str, ...], Any] = {}
-    for option in options:
-        texts = given.get(option)
-        if texts is None and option.default is MISSING:
-            if not option.is_list:
-                raise _RefusedError(f"{option.flag} is missing: {option.help[:1].lower()}{option.help[1:].rstrip('.')}")
-            texts = []
-        if texts is not None:
-            values[option.path] = texts if isinstance(texts, bool) else _value(option, texts)
-    return _replaced(command, (), MISSING, values)
-
-
-def _replaced(kind: Any, path: tuple[str, ...], default: Any, values: dict[tuple[str, ...], Any]) -> Any:
-    """A dataclass with some values below a path, and for the rest its default."""
-    changes = {}
-    for spec in dataclasses.fields(kind):
-        where = (*path, spec.name)
-        own = getattr(default, spec.name) if default is not MISSING else _default(spec)
-        if where in values:
-            changes[spec.name] = values[where]
-        elif dataclasses.is_dataclass(type(own)):
-            changes[spec.name] = _replaced(type(own), where, own, values)
-    return kind(**changes) if default is MISSING else dataclasses.replace(default, **changes)
-
-
-def _value(option: Option, texts: list[str]) -> Any:
-    """What was typed, in the type of the field."""
-    origin, kinds = typing.get_origin(option.kind), typing.get_args(option.kind)
-    if origin is tuple:
-        return tuple(_converted(option.flag, kinds[0], text) for text in texts)
-    if origin is dict:
-        if len(texts) % 2:
-            raise _RefusedError(f"{option.flag} takes pairs of NAME VALUE, got {shown(' '.join(texts))}")
-        return {key: _converted(option.flag, kinds[1], text) for key, text in zip(*2 * [iter(texts)], strict=True)}
-    return _converted(option.flag, option.kind, texts[0])
-
-
-def _converted(flag: str, kind: Any, text: str) -> Any:
-    kinds = _members(kind)
-    if type(None) in kinds and text.lower() == "none":
-        return None
-    for one in kinds:
-        if typing.get_origin(one) is Literal:
-            chosen = [choice for choice in typing.get_args(one) if str(choice) == text]
-            if chosen:
-                return chosen[0]
-            close = difflib.get_close_matches(text, list(map(str, typing.get_args(one))), n=1)
-            hint = f"; did you mean {close[0]!r}?" if close else ""
-            raise _RefusedError(f"{flag} must be {_accepted(kind)}, got {shown(text)}{hint}")
-        if one is not type(None):
-            try:
-                return whole(text) if one is int else one(text)
-            except ValueError:
-                raise _RefusedError(f"{flag} must be {_accepted(kind)}, got {shown(text)}") from None
-    raise TypeError(f"{flag} has a type that cannot be typed: {kind}")
-
-
-def whole(text: str) -> int:
-    """A whole number, which may be written as 1_000_000 or 1e6 too."""
-    try:
-        return int(text)
-    except ValueError:
-        if not (value := float(text)).is_integer():
-            raise
-        return int(value)
-
-
-def _members(kind: Any) -> tuple[Any, ...]:
-    """The types of a value, of which there are several where it may be None."""
-    if typing.get_origin(kind) is tuple:
-        kind = typing.get_args(kind)[0]
-    return typing.get_args(kind) if typing.get_origin(kind) in (typing.Union, types.UnionType) else (kind,)
-
-
-_NOUNS = {int: "a whole number", float: "a number", str: "a text", Path: "a path"}
-
-
-def _accepted(kind: Any) -> str:
-    kinds = _members(kind)
-    choices = [str(one) for one in kinds if typing.get_origin(one) is Literal for one in typing.get_args(one)]
-    nouns = [_NOUNS[one] for one in kinds if one in _NOUNS]
-    accepted = [*choices, *nouns, *(["none"] if type(None) in kinds else [])]
-    return accepted[0] if len(accepted) == 1 else f"{', '.join(accepted[:-1])} or {accepted[-1]}"
-
-
-def help_text(command: Any, options: list[Option], name: str) -> str:
-    """What --help says of a command."""
-    width = min(shutil.get_terminal_size().columns, WIDEST)
-    positional = [option for option in options if option.positional]
-    usage = " ".join(["usage:", name, *map(_placeholder, positional), "[OPTIONS]"])
-    parts = inspect.cleandoc(command.__doc__ or "").split("\n\n")
-    about = [textwrap.fill(" ".join(part.split()), width, break_on_hyphens=False) for part in parts]
-    sections = [usage, *about]
-    if positional:
-        sections.append(_section("arguments", positional, width))
-    by_depth = sorted((option for option in options if not option.positional), key=lambda option: len(option.path))
-    groups = dict.fromkeys(option.group for option in by_depth)
-    for group in groups:  # those of the command itself come first
-        some = [option for option in options if option.group == group and not option.positional]
-        sections.append(_section(group or "options", some, width, with_help=not group))
-    if "" not in groups:
-        sections.append(_section("options", [], width, with_help=True))
-    return "\n\n".join(sections)
-
-
-def _section(title: str, options: list[Option], width: int, with_help: bool = False) -> str:
-    rows = [(_typed(option), _words(option)) for option in options]
-    rows += [("-h, --help", "Show this help and exit.")] if with_help else []
-    margin, lines = 26, [f"{title}:"]
-    for typed, words in rows:
-        wrapped = textwrap.wrap(words, width - margin, break_on_hyphens=False) or [""]
-        if len(typed) + 4 <= margin:
-            lines.append(f"  {typed:<{margin - 2}}{wrapped.pop(0)}".rstrip())
-        else:
-            lines.append(f"  {typed}")
-        lines += [" " * margin + line for line in wrapped if line]
-    return "\n".join(lines)
-
-
-def _typed(option: Option) -> str:
-    if option.positional:
-        return _placeholder(option)
-    if option.is_flag:
-        return f"{option.flag}, --no-{option.flag[2:]}" if option.default else option.flag
-    return f"{option.flag} {_metavar(option)}"
-
-
-def _placeholder(option: Option) -> str:
-    text = f"{option.flag} ..." if option.is_list else option.flag
-    return text if option.default is MISSING else f"[{text}]"
-
-
-def _metavar(option: Option) -> str:
-    if typing.get_origin(option.kind) is dict:
-        return "NAME VALUE ..."
-    if option.choices:
-        name = "{" + ",".join(option.choices) + "}"
+def _add(group: Any, option: Option) -> None:
+    add = functools.partial(group.add_argument, dest=option.path, help=_words(option))
+    if option.positional:  # required ones too are reported by us, after unknown options
+        add(nargs="*" if option.is_list else "?", default=option.default, metavar=option.name, type=option.read)
+    elif option.kind is bool and option.default:
+        add(option.name, action=BooleanOptionalAction)
+    elif option.kind is bool:
+        add(option.name, action="store_true")
+        add(option.flags[1], action="store_false", help=SUPPRESS)
     else:
-        kinds = {int: "N", float: "X", Path: "PATH", str: "TEXT"}
-        name = next(kinds[one] for one in _members(option.kind) if one in kinds)
-    return f"{name} ..." if option.is_list else name
+        many = {"nargs": "*", "action": "extend"} if option.is_list else {}
+        add(option.name, type=option.read, metavar=option.metavar, **many)
 
 
 def _words(option: Option) -> str:
     """What an option is, and its default, if that says something."""
     default, words = option.default, option.help.replace("`", "")
-    if default is MISSING or default is None or default is False or default in ((), {}, ""):
-        return words
-    if isinstance(default, bool):
-        shown_default = "on"
-    elif isinstance(default, tuple):
-        shown_default = " ".join(map(str, default))
+    if isinstance(default, tuple):
+        default = " ".join(map(str, default))
+    elif isinstance(default, bool):
+        default = "on" if default else ""
+    elif isinstance(default, int | float):
+        default = f"{default:_}" if isinstance(default, int) and default >= 10_000 else f"{default:g}"
     elif isinstance(default, str) and default != default.strip():
-        shown_default = repr(default)
-    elif isinstance(default, int) and abs(default) >= 10_000:
-        shown_default = f"{default:_}"
-    elif isinstance(default, float) and math.isfinite(default):
-        shown_default = f"{default:g}"
-    else:
-        shown_default = str(default)
-    return f"{words} (default: {shown_default})".strip()
+        default = repr(default)
+    says = default is not MISSING and default not in (None, "", {})
+    return (f"{words} (default: {default})" if says else words).strip().replace("%", "%%")
+
+
+def parse(
+    command: Callable[..., T], arguments: Sequence[str], name: str, elsewhere: Callable[[str], str] = lambda flag: ""
+) -> T:
+    """A command, called `name`, with the options that were given; `elsewhere` says where an unknown one belongs."""
+    options = list(options_of(command))
+    typed = [re.sub(r"^--[^=]+", lambda flag: flag[0].replace("_", "-"), text) for text in arguments]
+    try:
+        found, rest = _parser(command, options, name).parse_known_intermixed_args(typed)
+        if rest:
+            raise ArgumentError(None, _leftover(rest, typed, options, elsewhere))
+        given = {option.path: _value(option, getattr(found, option.path)) for option in options if option.path in found}
+    except ArgumentError as error:
+        raise UsageError(f"{name}: {_sentence(error, options)}") from None
+    return typing.cast(T, _made(command, MISSING, "", given))
+
+
+def _leftover(rest: list[str], typed: list[str], options: list[Option], elsewhere: Callable[[str], str]) -> str:
+    """What is wrong with what nothing takes: an unknown option first, because its values are left over with it."""
+    for text in rest:
+        if text.startswith("-") and len(text) > 1 and not NEGATIVE.match(text):
+            flag = text.partition("=")[0]
+            close = difflib.get_close_matches(flag, [known for option in options for known in option.flags], n=1)
+            hint = f"did you mean {close[0]}?" if close else "--help lists the options"
+            return elsewhere(flag) or f"unknown option {flag}; {hint}"
+    before = ["", *typed][typed.index(rest[0])]
+    flags = next((" and ".join(option.flags) for option in options if before in option.flags), "")
+    return f"unexpected argument {shown(rest[0])}" + (f" after {before}; {flags} take no value" if flags else "")
+
+
+def _sentence(error: ArgumentError, options: list[Option]) -> str:
+    """What is refused, in our words where argparse has its own."""
+    if error.argument_name is None or isinstance(error.__context__, ArgumentTypeError):
+        return f"{error.argument_name or ''} {error.message}".strip()
+    flag = error.argument_name.partition("/")[0]
+    takes = next((option.accepted for option in options if option.name == flag and option.kind is not bool), None)
+    return f"{flag} needs a value: {takes}" if takes else f"{flag} takes no value"
+
+
+def _value(option: Option, value: Any) -> Any:
+    """What argparse found, in the type of the field."""
+    if value is MISSING and not option.is_list:
+        raise ArgumentError(None, f"{option.name} is missing: {option.help[:1].lower()}{option.help[1:].rstrip('.')}")
+    if typing.get_origin(option.kind) is tuple:
+        return () if value is MISSING else tuple(value)
+    if typing.get_origin(option.kind) is dict:
+        if len(value) % 2:
+            raise ArgumentError(None, f"{option.name} takes pairs of NAME VALUE, got {shown(' '.join(value))}")
+        return dict(zip(value[::2], value[1::2], strict=True))
+    return value
+
+
+def _made(kind: Any, values: Any, path: str, given: dict[str, Any]) -> Any:
+    """A dataclass with what was given for the fields below a path, and for the rest its values."""
+    changes = {}
+    for spec in dataclasses.fields(kind):
+        where, default = path + spec.name, _default(spec, values)
+        if where in given:
+            changes[spec.name] = given[where]
+        elif dataclasses.is_dataclass(type(default)):
+            changes[spec.name] = _made(type(default), default, f"{where}.", given)
+    return kind(**changes) if values is MISSING else dataclasses.replace(values, **changes)

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import tyro
-
 from gpf.cli import parse
+from gpf.cli.options import Arg
 from gpf.cli.shared import Where
 from gpf.runs.folder import Run, read_result
 from gpf.tasks.registry import REGISTRY
@@ -29,12 +28,12 @@ class Options:
     extend: int | None = None
     """With --resume, of a finished run: go on for so much longer, in steps (or episodes, epochs, tasks: what the run's
     length is given in). Learning rates that fall over a run start again from where they then are."""
-    first: Annotated[Path | None, tyro.conf.arg(name="from")] = None
+    first: Annotated[Path | None, Arg(name="from")] = None
     """Fine-tune the network of this run in a new one; its settings are the defaults. Depth and pruned weights stay,
     frozen layers learn again."""
     seeds: int | None = None
     """How many runs, of the seeds from --seed on; run again to resume. None for one."""
-    where: tyro.conf.OmitArgPrefixes[Where] = dataclasses.field(default_factory=Where)
+    where: Where = dataclasses.field(default_factory=Where)
     threads: int | None = None
     """Threads to step worlds with; None for one per core. The result is the same."""
     report: bool = True
@@ -58,7 +57,7 @@ def train(arguments: Sequence[str]) -> None:
     task = task_of(Path(first)) if first and not named else find_task(arguments[0] if named else "plume")
     default = task.options(rest, Path(first) if first else None)
     asked: Any = parse(_command(task, default), rest, "gpf train" + (f" {arguments[0]}" if named else ""))
-    _train(task, _widened(asked.config, type(default)), default, asked)
+    _train(task, asked.config, default, asked)
 
 
 def _value(arguments: Sequence[str], option: str) -> str | None:
@@ -80,14 +79,12 @@ def _say_finished(folder: Path, result: dict[str, Any], as_json: bool) -> None:
 
 def _command(task: "Task[Any]", default: Any) -> type:
     """The options of a task: what every run has, and its settings."""
-    choice = [
-        (name, Annotated[Literal[names], tyro.conf.arg(help=words)], dataclasses.field(default=names[0]))
+    fields: list[tuple[str, Any, Any]] = [
+        (name, Annotated[Literal[names], Arg(help=words)], dataclasses.field(default=names[0]))
         for name, (names, words) in task.choices.items()
     ]
-    narrow, value = _narrowed(default)
-    kind: Any = Annotated[narrow, tyro.conf.OmitArgPrefixes]
-    settings = ("config", kind, dataclasses.field(default=value))
-    command = dataclasses.make_dataclass("Train", [*choice, settings], bases=(Options,))
+    fields.append(("config", type(default), dataclasses.field(default_factory=lambda: default)))
+    command = dataclasses.make_dataclass("Train", fields, bases=(Options,))
     command.__doc__ = (
         f"{task.title}; everything about a run goes into one folder.\n\n"
         f"Tasks, each with --help of its own: gpf train {', '.join(REGISTRY)}, or module:name of a task of yours."
@@ -95,20 +92,10 @@ def _command(task: "Task[Any]", default: Any) -> type:
     return command
 
 
-def _narrowed(default: Any) -> tuple[Any, Any]:
-    """A class of settings in which a choice between dataclasses has been made, as options need it; and the default."""
-    values = {spec.name: getattr(default, spec.name) for spec in dataclasses.fields(default)}
-    made = {name: type(value) for name, value in values.items() if dataclasses.is_dataclass(value)}
-    fields = [(name, kind, dataclasses.field(default=values[name])) for name, kind in made.items()]
-    narrow = dataclasses.make_dataclass(
-        type(default).__name__, fields, bases=(type(default),), frozen=True, kw_only=True
-    )
-    return narrow, narrow(**values)
-
-
-def _widened(config: Any, kind: type) -> Any:
-    """Settings in their own class again."""
-    return kind(**{spec.name: getattr(config, spec.name) for spec in dataclasses.fields(config)})
+def commands_of(task: "Task[Any]") -> list[type]:
+    """The command of a task, with each of the choices that its options depend on."""
+    chosen = [[f"--{name}", value] for name, (values, _) in task.choices.items() for value in values]
+    return [_command(task, task.options(arguments)) for arguments in chosen or [[]]]
 
 
 def _train(task: "Task[Any]", config: Any, default: Any, asked: Options) -> None:
