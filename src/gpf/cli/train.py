@@ -148,7 +148,7 @@ def _train_one(task: "Task[Any]", config: Any, asked: Options) -> dict[Path, dic
 
 def _train_seeds(task: "Task[Any]", config: Any, asked: Options) -> dict[Path, dict[str, Any]]:
     from gpf.runs.executors import train_all
-    from gpf.runs.progress import runs_progress
+    from gpf.runs.progress import phase_progress, runs_progress
     from gpf.tasks.report import write_report
 
     if asked.seeds is None or asked.seeds < 1:
@@ -160,5 +160,6 @@ def _train_seeds(task: "Task[Any]", config: Any, asked: Options) -> dict[Path, d
         results = train_all(task, wanted, asked.where.executor(), tell)
     if asked.report:
         for folder in results:
-            write_report(folder, lambda name: None)
+            with phase_progress(str(folder)) as phase:
+                write_report(folder, phase)
     return results
