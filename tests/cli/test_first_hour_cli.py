@@ -380,6 +380,7 @@ def scripts(tmp_path_factory):
         ("gpf train cifar10 --ep", ["--epochs"], ["--episodes"]),
         ("gpf train --no-g", ["--no-gpf"], ["--gpf"]),
         ("gpf train --resume ", ["runs/plume-1", "runs/a b/c"], ["paper"]),
+        ("gpf train --from ", ["runs/plume-1", "runs/a b/c"], ["paper"]),
         ("gpf evaluate ", ["random", "cast-and-surge", "runs/plume-1"], ["paper"]),
         ("gpf evaluate runs/p", ["runs/plume-1"], ["random", "runs/a b/c"]),
         ("gpf evaluate random --scenarios reference p", ["paper"], ["runs/plume-1"]),
