@@ -338,7 +338,7 @@ def test_a_read_only_folder_is_refused(tmp_path, monkeypatch):
 
 
 def test_a_file_without_permission_says_what_to_do(tmp_path, mistake, monkeypatch):
-    def refuse(folder):
+    def refuse(folder, tell):
         raise PermissionError(13, "Permission denied", str(folder / "report.html"))
 
     monkeypatch.setattr("gpf.tasks.report.write_report", refuse)

@@ -181,9 +181,10 @@ def test_what_users_need_stands_in_the_package():
 
 @pytest.mark.parametrize("learner", LEARNERS)
 def test_the_smallest_whole_numbers_are_accepted_and_smaller_ones_refused(learner):
-    whole = [name for name, kind in flat_settings(learner).items() if kind is int and name != "seed"]
+    from_zero = {"seed": 0, "evaluate": 0}
+    whole = [name for name, kind in flat_settings(learner).items() if kind is int and name not in from_zero]
     assert {"width", "depth", "round_epochs", "validate_every", "validation_episodes"} < set(whole)
-    Config.of(learner=learner, gpf=False, seed=0, **dict.fromkeys(whole, 1))
-    for name in whole:
-        with pytest.raises(ValueError, match=f"^{name} must be at least 1"):
-            Config.of(learner=learner, gpf=False, **{name: 0})
+    Config.of(learner=learner, gpf=False, **from_zero, **dict.fromkeys(whole, 1))
+    for name, least in {**from_zero, **dict.fromkeys(whole, 1)}.items():
+        with pytest.raises(ValueError, match=f"^{name} must be at least {least}"):
+            Config.of(learner=learner, gpf=False, **{name: least - 1})

@@ -35,7 +35,6 @@ def write_report(folder: str | Path, tell: Tell = lambda phase: None) -> Path:
 
 
 def _write(task: Task[Any], folder: Path, tell: Tell) -> Path:
-    tell("report")
     one, place = Outcome.read(folder), folder / "figures"
     if not one.lines:
         raise RunError(f"run {folder} has no finished round yet")

@@ -175,7 +175,6 @@ def write_report(folder: Path, tell: Tell) -> Path:
     if not lines:
         raise RunError(f"run {folder} has no finished round yet")
     last, best = lines[-1], min(lines, key=lambda line: sum(line["validation"]))
-    tell("predictions and dreams")
     done = f"{last['step']:,}", f"gradient steps in {last['seconds']:.0f} s"
     learnt, _, test = three_parts(checked_data(folder, read_run_config(folder)))
     world, place = load_world(folder), folder / "figures"
