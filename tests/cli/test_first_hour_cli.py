@@ -203,10 +203,10 @@ def test_several_policies_and_scenarios_are_one_table(tmp_path, gpf, short_world
     assert all(one["set"] == ["max_steps=40"] and Path(tmp_path, one["figure"]).exists() for one in told)
     assert len({one["figure"] for one in told}) == 4
     printed = gpf(*line)
-    assert "with max_steps=40" in printed
+    assert "20 held-out episodes each, with max_steps=40" in printed
     for one in told:
         rate = re.escape(f"{one['success']:.1%} [{one['low']:.1%}, {one['high']:.1%}]")
-        assert re.search(rf"{one['policy']} .* {rate} +\S+ +{one['spl']:.3f} +20", printed)
+        assert re.search(rf"{one['policy']} .* {rate} +\S+ +{one['spl']:.3f} ", printed)
     alone = json.loads(gpf("evaluate", "random", "--scenarios", "paper", "--set", "max_steps=40", "--episodes", "20",
                            "--json"))  # fmt: skip
     assert {**alone, "steps_per_second": 0} == {**told[1], "steps_per_second": 0}

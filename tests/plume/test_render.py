@@ -251,9 +251,10 @@ def test_other_endings_are_refused(tmp_path):
 
 
 def test_mp4_without_an_encoder_says_what_to_install(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
-    with pytest.raises(RuntimeError, match=r"pip install 'gpf-networks\[video\]', or write a .gif$"):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ValueError, match=r"needs the extra video: pip install 'gpf-networks\[video\]'"):
         save_animation(frames(1), tmp_path / "episode.mp4")
+    assert not list(tmp_path.iterdir())
 
 
 def test_drawing_needs_no_path():

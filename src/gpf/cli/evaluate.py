@@ -234,14 +234,15 @@ def _print_all(summaries: list[dict[str, Any]]) -> None:
     from rich.text import Text
 
     changes = summaries[0].get("set", [])
-    table = Table(box=box.SIMPLE, title=Text(f"with {' '.join(changes)}") if changes else None)
+    title = f"{summaries[0]['episodes']:,} held-out episodes each"
+    table = Table(box=box.SIMPLE, title=Text(f"{title}, with {' '.join(changes)}" if changes else title))
     for title in ("policy", "scenario"):
         table.add_column(title, overflow="fold")
-    for title in ("success [95 % CI]", "mean steps", "SPL", "episodes"):
+    for title in ("success [95 % CI]", "mean steps", "SPL"):
         table.add_column(title, justify="right", no_wrap=True)
     for one in summaries:
         steps = _number(one["mean_steps"], ".1f")
-        cells = (one["policy"], one["scenario"], _rate(one, ".1%"), steps, f"{one['spl']:.3f}", f"{one['episodes']:,}")
+        cells = (one["policy"], one["scenario"], _rate(one, ".1%"), steps, f"{one['spl']:.3f}")
         table.add_row(*map(Text, cells))
     console().print(table)
 

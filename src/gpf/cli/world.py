@@ -54,16 +54,18 @@ class Data:
             raise ValueError(f"{self.out} exists; choose a new folder with --out")
         if not 0.0 <= self.wandering <= 1.0:
             raise ValueError(f"wandering must be from 0 to 1, got {self.wandering}")
+        if self.to_minari is not None:
+            from gpf.world_model.sequences import find_minari
+
+            find_minari()
         check_folder(self.out.parent, "--out")
         from gpf.navigation.agents import load_navigator
         from gpf.navigation.policies import Policy, make_policy
         from gpf.plume.scenario import Scenario
         from gpf.runs.progress import steps_progress
         from gpf.world_model.collection import Wandering, collect
-        from gpf.world_model.sequences import find_minari, read_minari, write_dataset, write_minari
+        from gpf.world_model.sequences import read_minari, write_dataset, write_minari
 
-        if self.to_minari is not None:
-            find_minari()  # before the work whose result it is to hold
         scenario = Scenario.of(self.scenario)
         if self.from_minari is not None:
             dataset = read_minari(self.from_minari)

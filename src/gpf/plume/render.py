@@ -1,5 +1,6 @@
 """Pictures of a plume world: frames, a window, and animations of an episode."""
 
+import importlib.util
 import math
 import os
 import sys
@@ -167,6 +168,8 @@ def check_animation(path: Path) -> None:
     """Refuse a path to which no animation can be written."""
     if path.suffix not in (".gif", ".webp", ".mp4"):
         raise ValueError(f"animation must be a path that ends in .gif, .webp or .mp4, got {str(path)!r}")
+    if path.suffix == ".mp4" and importlib.util.find_spec("imageio_ffmpeg") is None:
+        raise ValueError("an MP4 needs the extra video: pip install 'gpf-networks[video]'; or write a .gif or .webp")
 
 
 def _write_gif(frames: Iterable[Frame], path: Path, fps: int) -> None:
@@ -189,10 +192,8 @@ def _durations(frames: int, fps: int) -> list[int]:
 
 
 def _write_mp4(frames: Iterable[Frame], path: Path, fps: int) -> None:
-    try:
-        import imageio_ffmpeg
-    except ImportError:
-        raise RuntimeError("an MP4 needs an encoder; pip install 'gpf-networks[video]', or write a .gif") from None
+    import imageio_ffmpeg
+
     frames = iter(frames)
     first = next(frames)
     writer = imageio_ffmpeg.write_frames(path, first.shape[1::-1], fps=fps, macro_block_size=8)
