@@ -198,7 +198,7 @@ def mistake(monkeypatch, capsys, tmp_path):
         said = capsys.readouterr().err
         assert ended.value.code == 2, said
         *phases, said = said.splitlines(keepends=True)
-        assert said.startswith("gpf: ")
+        assert re.match(r"gpf( \w+)*: ", said)
         assert all(re.match(r".*: (episodes|figures|animations|spectra)", phase) for phase in phases), phases
         return said
 

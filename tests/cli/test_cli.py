@@ -217,8 +217,6 @@ def test_an_interrupted_training_is_saved_and_resumed(short, gpf):
         (("--rules", "depth", "4"), "rule 'depth'"),
         (("--rules", "max_depth", "deep"), "max_depth.*'deep'"),
         (("--resume", "nowhere"), "nowhere has no config.json"),
-        (("--resume", "taken", "--seed", "3"), "--resume cannot be combined"),
-        (("--resume", "taken", "--seeds", "3"), "--resume cannot be combined"),
         (("--run", "taken"), "taken exists.*--resume taken"),
         (("--run", "file/below"), "file/below cannot be written to .*--run"),
         (("--threads", "1000"), "threads must be from 1 to .*1000"),

@@ -106,7 +106,7 @@ def test_a_mistake_in_the_options_is_one_sentence(line, answer, said):
 
 def test_a_million_may_be_written_as_1e6(gpf, monkeypatch):
     asked = []
-    monkeypatch.setattr("gpf.cli.train._train", lambda task, config, default, options: asked.append(config))
+    monkeypatch.setattr("gpf.cli.train._train_one", lambda task, command: asked.append(command.config) or {})
     gpf("train", "--steps", "1e6")
     assert asked[0].learner.steps == 1_000_000
 

@@ -142,3 +142,35 @@ def test_evaluations_are_read_back_as_they_were(navigator, tmp_path):
     (tmp_path / "held_out.npz").write_bytes(b"PK")
     with pytest.raises(ValueError, match="must be episodes that an evaluation saved"):
         Evaluation.load(tmp_path / "held_out.npz", Scenario())
+
+
+@pytest.mark.parametrize("mode", ["SameStep", "NextStep"])
+def test_lanes_of_a_vector_environment_are_walked_as_single_ones(navigator, mode):
+    """With `SameStep` the mask is of the episodes that have just ended; with `NextStep` it comes one step later."""
+    scenario = dataclasses.replace(navigator.scenario, max_steps=12)
+    lanes = gymnasium.make_vec(
+        "gpf/Plume-v0", num_envs=4, scenario=scenario, observation="raw", autoreset_mode=mode
+    )  # fmt: skip
+    observations, _ = lanes.reset(seed=5)
+    navigator.reset(4)
+    chosen, late = [[] for _ in range(4)], np.zeros(4, bool)
+    for _ in range(40):
+        actions = navigator.act(observations)
+        for lane in np.flatnonzero(~late):
+            chosen[lane].append(int(actions[lane]))
+        observations, _, terminations, truncations, _ = lanes.step(actions)
+        over = terminations | truncations
+        navigator.reset(mask=over if mode == "SameStep" else late)
+        late = over if mode == "NextStep" else late
+    for lane in range(4):
+        env = gymnasium.make("gpf/Plume-v0", scenario=scenario, observation="raw")
+        observation, _ = env.reset(seed=5 + lane)
+        navigator.reset()
+        alone = []
+        while len(alone) < len(chosen[lane]):
+            alone.append(navigator.act(observation))
+            observation, _, terminated, truncated, _ = env.step(alone[-1])
+            if terminated or truncated:
+                observation, _ = env.reset()
+                navigator.reset()
+        assert alone == chosen[lane]

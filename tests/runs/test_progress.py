@@ -44,6 +44,7 @@ def test_a_run_that_fails_has_a_line_that_says_why(capsys):
 
 def test_rounds_are_said_now_and_then_where_no_terminal_is_also_before_anything_is_counted(capsys, monkeypatch):
     """A stream's first rounds are of visit 0, of which nobody can say how long the others will take."""
+    monkeypatch.setattr("gpf.runs.progress.time.monotonic", lambda: 100.0)
     with training_progress(
         Path("run"), 4, count="visit", describe=lambda metrics: f"loss {metrics['loss']}"
     ) as display:
@@ -53,7 +54,8 @@ def test_rounds_are_said_now_and_then_where_no_terminal_is_also_before_anything_
     assert told == ["run: training 0%, loss 0", "run: training 100%, loss 4, 0 s left"]
 
 
-def test_the_time_that_is_left_is_that_of_the_rounds_so_far(capsys):
+def test_the_time_that_is_left_is_that_of_the_rounds_so_far(capsys, monkeypatch):
+    monkeypatch.setattr("gpf.runs.progress.time.monotonic", lambda: 100.0)
     with training_progress(Path("run"), 4, count="round", describe=lambda metrics: "on") as display:
         display.round({"round": 1, "seconds": 10.0})
     assert capsys.readouterr().err == "run: training 25%, on, 30 s left\n"

@@ -123,6 +123,20 @@ def _whole(text: str) -> int:
     return int(value)
 
 
+def typed_values(arguments: Sequence[str], flag: str) -> list[str]:
+    """What was typed for an option, before it is known what else there is."""
+    values: list[str] = []
+    taking = False
+    for text in arguments:
+        if text.startswith("--"):
+            name, equals, value = text.partition("=")
+            taking = name == flag
+            values += [value] if taking and equals else []
+        elif taking:
+            values.append(text)
+    return values
+
+
 def options_of(command: Any, values: Any = MISSING, path: str = "", group: str = "") -> Iterator[Option]:
     """All options of a command; or of a dataclass inside it, with its values."""
     kinds, docs = typing.get_type_hints(command), _field_docs(command)

@@ -85,8 +85,9 @@ class Navigator:
 
         Args:
             lanes: How many episodes run side by side.
-            mask: Of lanes that are running, those whose episodes are over: only they begin anew.
-            seed: Of the actions that are drawn, where the navigator acts by chance.
+            mask: Of running lanes, those whose next observation is the first of an episode: only they begin anew.
+                With autoreset mode `SameStep` that is `terminations | truncations`; with `NextStep`, one step later.
+            seed: Of the actions, if they are sampled.
         """
         if mask is None:
             if lanes < 1:
@@ -199,4 +200,9 @@ def as_bytes(arrays: dict[str, NDArray]) -> dict[str, torch.Tensor]:
 
 def from_bytes(tensors: dict[str, torch.Tensor], like: dict[str, NDArray]) -> dict[str, NDArray]:
     """The arrays back, of the types and shapes of others."""
+    for name, array in like.items():
+        if tensors[name].numel() != array.nbytes:
+            raise ValueError(
+                f"{name} has {tensors[name].numel()} bytes, not {array.nbytes}, as of another version of gpf"
+            )
     return {name: np.frombuffer(tensors[name].numpy().tobytes(), a.dtype).reshape(a.shape) for name, a in like.items()}

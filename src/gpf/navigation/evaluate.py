@@ -7,6 +7,7 @@ blocks far above anything that training uses.
 import math
 import time
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,7 +86,7 @@ class Evaluation:
         }
 
     def save(self, path: str | Path) -> None:
-        """Write every episode to a .npz file, or leave the one that is there."""
+        """Save all episodes to a .npz file, atomically."""
         path = Path(path)
         unfinished = path.with_name(f".{path.name}.new")
         try:
@@ -108,7 +109,7 @@ class Evaluation:
                 paths = np.split(held["paths"], np.cumsum(steps[kept] + 1))
                 of = dict(zip(kept.tolist(), paths, strict=False))
                 return cls(held["success"], steps, held["start_distance"], scenario, float(held["seconds"]), of)
-        except (OSError, KeyError, IndexError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        except (OSError, KeyError, IndexError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
             raise ValueError(f"{path} must be episodes that an evaluation saved ({type(error).__name__})") from None
 
 

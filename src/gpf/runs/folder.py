@@ -19,7 +19,7 @@ import shutil
 import time
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -57,6 +57,7 @@ class Run:
 
     def __init__(self, folder: Path, patience: float = 1.0) -> None:
         self.folder = folder
+        self._existed = True
         lock = os.open(folder / ".lock", os.O_WRONLY | os.O_CREAT)
         self.close = weakref.finalize(self, os.close, lock)
         """Let other processes have the folder."""
@@ -68,9 +69,11 @@ class Run:
     def create(cls, folder: Path, config: dict[str, Any]) -> "Run":
         """A new run; its folder must not exist, or be empty."""
         check_free(folder)
+        existed = folder.exists()
         try:
             folder.mkdir(parents=True, exist_ok=True)
             run = cls(folder)
+            run._existed = existed
         except OSError as error:
             raise RunError(
                 f"run folder {folder} cannot be written to ({error.strerror}); choose another one with --run"
@@ -90,10 +93,16 @@ class Run:
         return str(read_config(self.folder).get("id"))
 
     def discard(self) -> None:
-        """Delete a run that has learned nothing yet; one with a round to its name stays."""
-        if not (self.folder / "metrics.jsonl").exists() and not self.checkpoint("last").exists():
-            self.close()
-            shutil.rmtree(self.folder)
+        """Delete what a new run that has learned nothing yet has written; one with a round to its name stays."""
+        if (self.folder / "metrics.jsonl").exists() or self.checkpoint("last").exists():
+            return
+        self.close()
+        with suppress(OSError):  # what went wrong before is what matters
+            shutil.rmtree(self.folder / "checkpoints", ignore_errors=True)
+            for name in ("config.json", "failure.json", ".lock"):
+                (self.folder / name).unlink(missing_ok=True)
+            if not self._existed:
+                self.folder.rmdir()
 
     def checkpoint(self, name: CheckpointName | Literal["first"]) -> Path:
         """Where a checkpoint is."""

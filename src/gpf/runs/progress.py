@@ -141,11 +141,13 @@ def training_progress(
     """Show a run as it is trained; a round has come as far as its metric `count` says, of `total`."""
     writer = _tensorboard_writer(folder) if tensorboard else None
     display = TrainingDisplay(folder, total, count, describe, writer)
-    with display.bars:
-        yield display
-        display.finish()
-    if writer is not None:
-        writer.close()
+    try:
+        with display.bars:
+            yield display
+            display.finish()
+    finally:
+        if writer is not None:
+            writer.close()
 
 
 @contextmanager

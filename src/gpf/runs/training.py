@@ -113,11 +113,14 @@ class Training(ABC, Generic[C]):
         return attach(model, self.make_optimizer(model), self.stack, rules=self.config.network_rules())
 
     def _fine_tuned(self) -> GrowPruneFreeze:
-        """The network of another run, of which the first checkpoint is a copy, with the rules and rate of this one."""
+        """The network of another run, which the first checkpoint is a copy of, with this run's rules and optimizer."""
+        first = self.run.checkpoint("first")
+        if not (first / "manifest.json").exists():
+            raise RunError(f"run {self.run.folder} was interrupted while it was created; delete it and start it again")
         fresh = self.make_optimizer(self.build()).param_groups
-        net = load(self.run.checkpoint("first"), build=self.build, restore_random=False)
-        for group in net.optimizer.param_groups:
-            group["lr"] = fresh[0]["lr"]
+        net = load(first, build=self.build, restore_random=False)
+        for group, new in zip(net.optimizer.param_groups, fresh, strict=True):
+            group.update({name: value for name, value in new.items() if name not in ("params", "param_names")})
         net.begin_anew(self.config.network_rules())
         torch.manual_seed(self.config.seed)
         return net
@@ -233,16 +236,13 @@ def train_to_the_end(
     """
     resume = f"saved; resume with: gpf train --resume {shlex.quote(str(run.folder))}"
     read_result(run.folder)  # a damaged one is refused, as everything else is
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)  # the networks are so small that a second thread only waits
     try:
-        training = make()
-        with _failures_on_record(run):
-            return _trained(run, training, report, phase, resume)
+        with one_thread():
+            training = make()
+            with _failures_on_record(run):
+                return _trained(run, training, report, phase, resume)
     except KeyboardInterrupt:
         raise Interrupted(resume) from None
-    finally:
-        torch.set_num_threads(before)
 
 
 def _trained(run: Run, training: Training[Any], report: Report, phase: Phase, resume: str) -> dict[str, Any]:
@@ -272,6 +272,17 @@ def _failures_on_record(run: Run) -> Iterator[None]:
         with suppress(OSError):  # the disk may be full
             write_json(record, {"error": str(error)})
         raise
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Let torch use one thread: the networks are so small that a second one only waits."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def check_threads(threads: int | None) -> None:

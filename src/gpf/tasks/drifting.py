@@ -293,7 +293,7 @@ def _task(name: ProblemName, attribute: str, title: str, summary: str, what: str
         make=Config.of,
         training=Training,
         length=lambda config: (config.tasks, "round"),
-        lasts=lambda config: "tasks",
+        length_setting=lambda config: "tasks",
         find_data=lambda config: mnist() if config.problem == "permuted-mnist" else None,
         preset={"problem": name},
         metric=lambda config: f"{what} of the last task",

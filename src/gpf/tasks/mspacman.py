@@ -321,7 +321,7 @@ def _task(
         make=Config.of,
         training=Training,
         length=lambda config: (config.epochs, "round"),
-        lasts=lambda config: "epochs",
+        length_setting=lambda config: "epochs",
         find_data=lambda config: Games(1, 1),
         preset=preset,
         variants=BOTH,

@@ -6,7 +6,7 @@ in nothing but `Rules`: those of the second let nothing happen.
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -187,14 +187,14 @@ class PlumeTraining(Training[Config]):
         return result
 
     def _held_out(self, checkpoint: CheckpointName, phase: Phase) -> Evaluation:
-        advance = phase("evaluation" if checkpoint == "last" else f"{checkpoint} one", self.config.evaluate)
+        advance = phase("evaluation" if checkpoint == "last" else "best checkpoint", self.config.evaluate)
         return load_navigator(self.run.folder, checkpoint).evaluate(
             self.config.evaluate, threads=self.threads, paths=PATHS, progress=lambda done, found: advance(done)
         )
 
 
 def has_regressed(last: float, best: float, episodes: int) -> bool:
-    """Whether the last validation is so far below the best one that this is neither chance nor the luck of the best.
+    """Whether the last validation is far below the best one, beyond chance: the best is the maximum of many.
 
     Args:
         last: Share of the episodes of the last validation in which the source was found.
@@ -243,18 +243,6 @@ def _show(result: dict[str, Any]) -> None:
     show_result(result)
 
 
-def _start(arguments: Sequence[str], values: Mapping[str, Any]) -> Config:
-    """Defaults depend on the learner, what it observes and what it is paid."""
-    given = dict(values)
-    for name in ("learner", "observation", "reward"):
-        for place, text in enumerate(arguments):
-            if text.startswith(f"--{name}="):
-                given[name] = text.partition("=")[2]
-            elif text == f"--{name}" and place + 1 < len(arguments):
-                given[name] = arguments[place + 1]
-    return Config.of(given)
-
-
 TASK = Task(
     name="plume",
     reference=f"{__name__}:TASK",
@@ -262,14 +250,14 @@ TASK = Task(
     make=Config.of,
     training=PlumeTraining,
     length=lambda config: (config.epochs, "epoch"),
-    lasts=lambda config: "episodes" if isinstance(config.learner, online.Settings) else "steps",
+    length_setting=lambda config: "episodes" if isinstance(config.learner, online.Settings) else "steps",
     about=_about,
     describe=_line,
     describe_result=_result_line,
     metric=_metric_name,
     report=_report,
     show=_show,
-    start=_start,
+    decisive=("learner", "observation", "reward"),
     choices={
         "learner": (
             tuple(LEARNERS),

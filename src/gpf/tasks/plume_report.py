@@ -2,14 +2,11 @@
 
 import dataclasses
 import html
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from gpf.navigation.agents import Navigator, load_navigator
 from gpf.navigation.config import Config
@@ -24,10 +21,11 @@ from gpf.plume.scenario import ACTIONS, Scenario
 from gpf.reports.figures import save_figure
 from gpf.reports.html import conclusion, event_table, figure, figures, page, settings, table
 from gpf.runs.folder import RunError, read_config, read_log, read_result, replace_text
+from gpf.runs.training import one_thread
 from gpf.spectra.figures import grams_figure, plasticity_figure, weights_figure
 from gpf.tasks import task_of
 from gpf.tasks.conclusions import activations_conclusion, plasticity_conclusion, weights_conclusion
-from gpf.tasks.plume_result import regression
+from gpf.tasks.plume_result import CHECKPOINT_COLUMNS, checkpoint_rows, regression
 from gpf.tasks.spectra import analyse_run, drifts
 from gpf.tasks.task import Tell
 
@@ -64,7 +62,7 @@ def write_report(folder: Path, tell: Tell = lambda phase: None) -> Path:
         raise RunError(f"run {folder} has no finished round yet")
     result = read_result(folder)
     evaluated = result is not None and result.get("success") is not None
-    with _one_thread():
+    with one_thread():
         tell("episodes")
         navigator = load_navigator(folder)
         looked = _look(navigator, _held_out(folder, navigator, evaluated))
@@ -89,17 +87,6 @@ def write_report(folder: Path, tell: Tell = lambda phase: None) -> Path:
         folder / "report.html", page(folder.resolve().name, headline, cards, sections, _regression(folder, result))
     )
     return folder / "report.html"
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """For matrices so small, more threads only wait for each other."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _held_out(folder: Path, navigator: Navigator, evaluated: bool) -> Evaluation:
@@ -153,9 +140,8 @@ def _episode(folder: Path, looked: Looked) -> str:
     ]
     header = ["when", "share of steps", "angle from upwind", *ACTIONS]
     note = (
-        f'<p class="caption">What it does when, in the first {count} held-out episodes: 0° is straight upwind, about'
-        " 90° is across the wind or no preference, 180° is downwind, as a mean; then how often it takes each"
-        " action.</p>"
+        f'<p class="caption">Actions by time since the last whiff, over the first {count} held-out episodes. Mean angle'
+        " from upwind: 0° upwind, 90° crosswind, 180° downwind. Then the share of each action.</p>"
     )
     return annotated + note + table(header, rows)
 
@@ -286,10 +272,6 @@ def _regression(folder: Path, result: dict[str, Any] | None) -> str:
     if result is None or not result.get("regressed"):
         return ""
     said = html.escape(regression({"run": folder, **result}))
-    rows = []
-    for name, s in (("last", result), ("best", result.get("best"))):
-        if s is not None and s["success"] is not None:
-            steps = "-" if s["mean_steps"] is None else f"{s['mean_steps']:.1f}"
-            rows.append([name, f"{s['success']:.2%} [{s['low']:.2%}, {s['high']:.2%}]", steps, f"{s['spl']:.3f}"])
-    shown = table(["checkpoint", "success [95 % CI]", "mean steps", "SPL"], rows) if rows else ""
+    rows = checkpoint_rows(result)
+    shown = table(CHECKPOINT_COLUMNS, rows) if rows else ""
     return f"<section><h2>Training regressed</h2><p>{said}</p>{shown}</section>"

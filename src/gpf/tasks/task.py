@@ -77,7 +77,7 @@ class Task(Generic[C]):
     """The loop of a run, with its settings, and the number of threads to step worlds with."""
     length: Callable[[C], tuple[int, str]]
     """How long a run is, and the count of its metrics that says so: `round`, `step`, ..."""
-    lasts: Callable[[C], str] | None = None
+    length_setting: Callable[[C], str] | None = None
     """Names the setting that says how long a run lasts; None where a run cannot be extended."""
     preset: Mapping[str, Any] = field(default_factory=dict)
     """Settings that this task changes for all its runs."""
@@ -90,8 +90,8 @@ class Task(Generic[C]):
     describe_result: Callable[[dict[str, Any]], str] | None = None
     show: Callable[[dict[str, Any]], None] | None = None
     """Prints a result; None for one line."""
-    start: Callable[[Sequence[str], Mapping[str, Any]], C] | None = None
-    """The settings that the command's options change, given some to begin with; None for those themselves."""
+    decisive: tuple[str, ...] = ()
+    """Settings on which the defaults of others depend."""
     choices: Mapping[str, tuple[tuple[str, ...], str]] = field(default_factory=dict)
     """Options beside the settings, on which those of `start` depend: their values, the first by default, and help."""
     metric: Callable[[C], str] = lambda config: METRIC
@@ -127,10 +127,16 @@ class Task(Generic[C]):
         """By what `find_task` finds it again: its name if it is registered, or else its reference."""
         return self.name if REGISTRY.get(self.name) == self.reference else self.reference
 
-    def options(self, arguments: Sequence[str], first: Path | None = None) -> C:
-        """The settings that some arguments of the command change; those of the run `first`, if one is given."""
-        values = {} if first is None else self.read(first).plain()
-        return self.of(values) if self.start is None else self.start(arguments, values)
+    def options(self, typed: Mapping[str, str], source: Path | None = None) -> C:
+        """The defaults of the command's options, given what was typed for those that others depend on.
+
+        They are the settings of the run `source`, if its network is to be fine-tuned.
+        """
+        values = {} if source is None else self.read(source).plain()
+        for name in self.choices:
+            if source is not None and typed.get(name, values[name]) != values[name]:
+                raise ValueError(f"--from needs the {name} of that run, {values[name]}, got {typed[name]}")
+        return self.of({**values, **typed})
 
     def show_result(self, result: dict[str, Any]) -> None:
         """Print a result, with the run that it is of."""
@@ -169,40 +175,50 @@ class Task(Generic[C]):
         if {name: written.get(name) for name in asked} != asked:
             raise RunError(f"run {folder} has other settings; use another folder, or delete that one")
 
-    def create(self, folder: str | Path, config: C, first: str | Path | None = None) -> Run:
+    def create(self, folder: str | Path, config: C, source: str | Path | None = None) -> Run:
         """A new run folder; what is refused leaves none behind.
 
         Args:
             folder: Where.
             config: Its settings.
-            first: A run of the same task whose network is to be fine-tuned, from its last checkpoint.
+            source: A run of the same task whose network is to be fine-tuned, from its last checkpoint.
         """
         config.check()
         self.find_data(config)
         asked = {**self._asked(config), "versions": versions()}
-        if first is None:
+        if source is None:
             return Run.create(Path(folder), asked)
-        self.read(first)
-        source = Path(first) / "checkpoints" / "last"
-        if not (source / "manifest.json").exists():
-            raise RunError(f"run {first} has no checkpoint yet, from which to fine-tune")
-        run = Run.create(Path(folder), {**asked, "from": str(first)})
-        shutil.copytree(source, run.checkpoint("first"))
+        self.read(source)
+        checkpoint = Path(source) / "checkpoints" / "last"
+        if not (checkpoint / "manifest.json").exists():
+            raise RunError(f"run {source} has no checkpoint to fine-tune")
+        run = Run.create(Path(folder), {**asked, "from": str(source)})
+        try:
+            shutil.copytree(checkpoint, run.checkpoint("first"))
+        except BaseException:
+            run.discard()
+            raise
         return run
 
     def extend(self, run: Run, more: int) -> None:
         """Let a finished run go on for longer; its result until then is kept under another name."""
         config, written = self.read(run.folder), read_config(run.folder)
-        if self.lasts is None:
+        if self.length_setting is None:
             raise ValueError(f"a run of task {self.name!r} cannot be extended")
         if more < 1:
             raise ValueError(f"extend must be at least 1, got {more}")
-        if read_result(run.folder) is None:
+        result = read_result(run.folder)
+        if result is None:
             raise RunError(f"run {run.folder} is not finished; resume it first, then extend it")
-        values, name = config.plain(), self.lasts(config)
+        values, name = config.plain(), self.length_setting(config)
         before = values[name]
         longer = self.make({**values, name: before + more})
         longer.check()
+        total, count = self.length(config)
+        if result.get(count, total) < total:
+            raise RunError(f"run {run.folder} stopped early, at {count} {result[count]} of {total}, and would again")
+        if self.length(longer)[0] <= total:
+            raise ValueError(f"extend must add at least one {count} to the {total} of the run, got {more} {name}")
         (run.folder / "result.json").replace(run.folder / f"result-{before}.json")
         extended = [*written.get("extended", []), before]
         write_json(run.folder / "config.json", {**written, "config": longer.plain(), "extended": extended})
