@@ -201,8 +201,6 @@ def as_bytes(arrays: dict[str, NDArray]) -> dict[str, torch.Tensor]:
 def from_bytes(tensors: dict[str, torch.Tensor], like: dict[str, NDArray]) -> dict[str, NDArray]:
     """The arrays back, of the types and shapes of others."""
     for name, array in like.items():
-        if tensors[name].numel() != array.nbytes:
-            raise ValueError(
-                f"{name} has {tensors[name].numel()} bytes, not {array.nbytes}, as of another version of gpf"
-            )
+        if (found := tensors[name].numel()) != array.nbytes:
+            raise ValueError(f"{name} has {found} bytes, not {array.nbytes}, as of another version of gpf")
     return {name: np.frombuffer(tensors[name].numpy().tobytes(), a.dtype).reshape(a.shape) for name, a in like.items()}
