@@ -51,13 +51,18 @@ whiff (or the start), the smoothed direction that the wind comes from, steps sin
 whiffs come, whether there was one, and steps since the start. An age below 0: nothing but the first."""
 
 
+def whiff_threshold(noise: float | NDArray[np.float64]) -> Any:
+    """The reading above which there is a whiff, for sensors whose noise has this standard deviation."""
+    return np.maximum(WHIFF, NOISE_MARGIN * noise)
+
+
 def blank_memories(count: int, noise: float | NDArray[np.float64]) -> NDArray[Any]:
     """Memories of lanes before their first step, for sensors whose noise has this standard deviation.
 
     A robot is calibrated once: a noise that changes later, as in a stream of regimes, leaves the threshold as it is.
     """
     memories = np.zeros(count, MEMORY)
-    memories["whiff"] = np.maximum(WHIFF, NOISE_MARGIN * noise)
+    memories["whiff"] = whiff_threshold(noise)
     memories["age"] = -1
     return memories
 
