@@ -212,6 +212,37 @@ def test_several_policies_and_scenarios_are_one_table(tmp_path, gpf, short_world
     assert {**alone, "steps_per_second": 0} == {**told[1], "steps_per_second": 0}
 
 
+def test_every_evaluation_has_a_figure_of_its_own(tmp_path, gpf, short_world):
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        for name in ("w.json", "paper.json"):
+            shutil.copy(short_world, tmp_path / folder / name)
+    worlds = ["one/w.json", "two/w.json", "paper", "one/paper.json", "two/paper.json"]
+    line = ["evaluate", "random", "--episodes", "2", "--set", "max_steps=5", "--scenarios", *worlds, "--json"]
+    told = json.loads(gpf(*line))["evaluations"]
+    ends = ["w", "w", "paper", "paper", "paper"]
+    numbers = ["", "-2", "", "-2", "-3"]
+    assert [one["figure"] for one in told] == [
+        f"runs/evaluate/random-{end}-max_steps=5{number}.png" for end, number in zip(ends, numbers, strict=True)
+    ]
+    assert all((tmp_path / one["figure"]).exists() for one in told)
+
+
+@pytest.mark.parametrize(
+    ("policy", "scenario", "file"),
+    [
+        ("../review/a", "paper", "review-a-paper"),
+        ("../../a", "../w.json", "a-w"),
+        ("/tmp/.runs/a", "paper", "tmp-runs-a-paper"),
+        ("./a/../b", "paper", "a-b-paper"),
+    ],
+)
+def test_the_figure_of_an_evaluation_is_never_hidden(policy, scenario, file):
+    from gpf.cli.evaluate import Pair
+
+    assert Pair(None, Scenario(), {"policy": policy, "scenario": scenario}).file == file
+
+
 def test_a_run_is_evaluated_in_its_own_world_which_can_be_changed(gpf, plume_run, short_world):
     line = ["evaluate", plume_run, "--episodes", "20", "--json"]
     own, there = json.loads(gpf(*line)), json.loads(gpf(*line, "--scenarios", short_world))
