@@ -258,9 +258,21 @@ def test_an_evaluation_of_several_has_no_figure_or_animation_of_one(mistake):
 def test_a_run_of_another_task_is_refused(tmp_path, mistake):
     (tmp_path / "runs" / "cifar10-1").mkdir(parents=True)
     (tmp_path / "runs" / "cifar10-1" / "config.json").write_text('{"task": "cifar10"}')
-    assert mistake("evaluate", "runs/cifar10-1") == (
-        "gpf: runs/cifar10-1 is a run of task 'cifar10'; gpf evaluate takes navigators (task 'plume')\n"
-    )
+    for scenarios in ((), ("--scenarios", "paper")):
+        assert mistake("evaluate", "runs/cifar10-1", *scenarios) == (
+            "gpf: runs/cifar10-1 is a run of task 'cifar10'; gpf evaluate takes navigators (task 'plume')\n"
+        )
+
+
+def test_the_world_of_a_run_is_read_once_before_heavy_imports(plume_run, monkeypatch):
+    from gpf.cli import evaluate
+
+    read, original = [], evaluate._own_world
+    monkeypatch.setattr(evaluate, "_own_world", lambda name: (read.append(name), original(name))[1])
+    for scenarios in ((), ("paper",)):
+        evaluate.Evaluate((str(plume_run), "random"), scenarios)._check()
+        assert read == [str(plume_run), "random"]
+        read.clear()
 
 
 @pytest.mark.parametrize(

@@ -105,13 +105,10 @@ class Evaluate:
         """Refuse mistakes before anything heavy is imported."""
         for name in self.policies:
             check_policy(name)
-        worlds = [Scenario.of(where) for where in self.scenarios]
-        for world in worlds or map(_own_world, self.policies):
+        own = [_own_world(name) for name in self.policies]  # also where other scenarios are given: it checks the runs
+        for world in [Scenario.of(where) for where in self.scenarios] or own:
             world.changed(self.set)
-        runs = [name for name in self.policies if name not in POLICIES]
-        for run in runs:
-            _own_world(run)
-        if not runs and (self.acting is not None or self.checkpoint != "last"):
+        if all(name in POLICIES for name in self.policies) and (self.acting is not None or self.checkpoint != "last"):
             raise ValueError("--acting and --checkpoint are for runs; baselines have neither")
         from gpf.navigation.seeds import BLOCK
 
