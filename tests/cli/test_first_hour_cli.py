@@ -54,8 +54,11 @@ def test_names_that_are_known_without_heavy_imports_are_the_real_ones():
     from gpf.plume.regimes import preset
 
     assert tuple(POLICIES) == names.POLICIES
-    assert names.rule_names() == tuple(spec.name for spec in dataclasses.fields(Rules))
-    assert all(preset(name) for name in completion.STREAMS)
+    assert tuple(spec.name for spec in dataclasses.fields(Rules)) == names.RULES
+    with pytest.raises(ValueError, match="^stream must be one of ") as refused:
+        preset("")
+    listed = re.match("stream must be one of (.*), or a path", str(refused.value))
+    assert {*listed[1].split(", ")} == {*completion.STREAMS}
 
 
 @pytest.mark.parametrize(
@@ -462,7 +465,7 @@ def test_the_scripts_of_all_shells_know_all_commands_and_tasks(scripts):
 
 def test_the_document_of_the_command_line_lists_every_rule():
     text = (ROOT / "docs" / "command-line.md").read_text()
-    assert re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE) == list(names.rule_names())
+    assert re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE) == list(names.RULES)
 
 
 # Threads
