@@ -420,6 +420,14 @@ def scripts(tmp_path_factory):
         ("gpf ", ["train", "list", "completion", "--version"], ["--seed", "cifar10"]),
         ("gpf tr", ["train"], ["list"]),
         ("gpf train c", ["cifar10"], ["plume"]),
+        ("gpf train ", ["cifar10", "plume"], []),
+        ("gpf train --seed 3 ", [], ["cifar10", "plume"]),
+        ("gpf train --seed ", [], ["cifar10", "plume"]),
+        ("gpf train plume ", [], ["cifar10", "plume"]),
+        ("gpf train --rules ", ["max_depth", "warmup"], ["cifar10"]),
+        ("gpf train cifar10 --rules max_depth 4 gr", ["grow_patience", "grow_init"], ["warmup", "cifar10"]),
+        ("gpf world --help ", [], ["data", "plan"]),
+        ("gpf compare --seeds 3 ", ["cifar10"], []),
         ("gpf train --see", ["--seed", "--seeds"], ["--steps"]),
         ("gpf train --lanes 3 --q", ["--q-learning"], []),
         ("gpf train --learner ", ["online", "parallel", "policy-gradient"], ["cifar10"]),
@@ -461,6 +469,14 @@ def test_the_scripts_of_all_shells_know_all_commands_and_tasks(scripts):
             assert name in text
         if checker := shutil.which(shell):
             assert subprocess.run([checker, "-n", scripts / f"gpf.{shell}"], capture_output=True).returncode == 0
+
+
+def test_fish_completes_a_task_as_the_first_word_only_and_rules(scripts):
+    lines = (scripts / "gpf.fish").read_text().splitlines()
+    tasks = [line for line in lines if "-a 'plume shifting " in line]
+    first = "__fish_seen_subcommand_from train; and test (count (commandline -opc)) -eq 2"
+    assert [line.split("'")[1] for line in tasks] == [first]
+    assert any("-l rules -r -a 'warmup grow_patience " in line for line in lines)
 
 
 def test_the_document_of_the_command_line_lists_every_rule():
