@@ -48,7 +48,8 @@ MEMORY = np.dtype(
 )
 """What is remembered in a lane: the reading above which there is a whiff, the place by dead reckoning from the last
 whiff (or the start), the smoothed direction that the wind comes from, steps since the last whiff, the side from which
-whiffs come, whether there was one, and steps since the start. An age below 0: nothing but the first."""
+whiffs come, whether there was one, and steps since the start. A negative age marks an empty memory;
+only the threshold is set."""
 
 
 def whiff_threshold(noise: float | NDArray[np.float64]) -> Any:
