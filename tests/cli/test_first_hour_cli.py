@@ -54,8 +54,11 @@ def test_names_that_are_known_without_heavy_imports_are_the_real_ones():
     from gpf.plume.regimes import preset
 
     assert tuple(POLICIES) == names.POLICIES
-    assert names.rule_names() == tuple(spec.name for spec in dataclasses.fields(Rules))
-    assert all(preset(name) for name in completion.STREAMS)
+    assert tuple(spec.name for spec in dataclasses.fields(Rules)) == names.RULES
+    with pytest.raises(ValueError, match="^stream must be one of ") as refused:
+        preset("")
+    listed = re.match("stream must be one of (.*), or a path", str(refused.value))
+    assert {*listed[1].split(", ")} == {*completion.STREAMS}
 
 
 @pytest.mark.parametrize(
@@ -212,6 +215,37 @@ def test_several_policies_and_scenarios_are_one_table(tmp_path, gpf, short_world
     assert {**alone, "steps_per_second": 0} == {**told[1], "steps_per_second": 0}
 
 
+def test_every_evaluation_has_a_figure_of_its_own(tmp_path, gpf, short_world):
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        for name in ("w.json", "paper.json"):
+            shutil.copy(short_world, tmp_path / folder / name)
+    worlds = ["one/w.json", "two/w.json", "paper", "one/paper.json", "two/paper.json"]
+    line = ["evaluate", "random", "--episodes", "2", "--set", "max_steps=5", "--scenarios", *worlds, "--json"]
+    told = json.loads(gpf(*line))["evaluations"]
+    ends = ["w", "w", "paper", "paper", "paper"]
+    numbers = ["", "-2", "", "-2", "-3"]
+    assert [one["figure"] for one in told] == [
+        f"runs/evaluate/random-{end}-max_steps=5{number}.png" for end, number in zip(ends, numbers, strict=True)
+    ]
+    assert all((tmp_path / one["figure"]).exists() for one in told)
+
+
+@pytest.mark.parametrize(
+    ("policy", "scenario", "file"),
+    [
+        ("../review/a", "paper", "review-a-paper"),
+        ("../../a", "../w.json", "a-w"),
+        ("/tmp/.runs/a", "paper", "tmp-runs-a-paper"),
+        ("./a/../b", "paper", "a-b-paper"),
+    ],
+)
+def test_the_figure_of_an_evaluation_is_never_hidden(policy, scenario, file):
+    from gpf.cli.evaluate import Pair
+
+    assert Pair(None, Scenario(), {"policy": policy, "scenario": scenario}).file == file
+
+
 def test_a_run_is_evaluated_in_its_own_world_which_can_be_changed(gpf, plume_run, short_world):
     line = ["evaluate", plume_run, "--episodes", "20", "--json"]
     own, there = json.loads(gpf(*line)), json.loads(gpf(*line, "--scenarios", short_world))
@@ -227,9 +261,21 @@ def test_an_evaluation_of_several_has_no_figure_or_animation_of_one(mistake):
 def test_a_run_of_another_task_is_refused(tmp_path, mistake):
     (tmp_path / "runs" / "cifar10-1").mkdir(parents=True)
     (tmp_path / "runs" / "cifar10-1" / "config.json").write_text('{"task": "cifar10"}')
-    assert mistake("evaluate", "runs/cifar10-1") == (
-        "gpf: runs/cifar10-1 is a run of task 'cifar10'; gpf evaluate takes navigators (task 'plume')\n"
-    )
+    for scenarios in ((), ("--scenarios", "paper")):
+        assert mistake("evaluate", "runs/cifar10-1", *scenarios) == (
+            "gpf: runs/cifar10-1 is a run of task 'cifar10'; gpf evaluate takes navigators (task 'plume')\n"
+        )
+
+
+def test_the_world_of_a_run_is_read_once_before_heavy_imports(plume_run, monkeypatch):
+    from gpf.cli import evaluate
+
+    read, original = [], evaluate._own_world
+    monkeypatch.setattr(evaluate, "_own_world", lambda name: (read.append(name), original(name))[1])
+    for scenarios in ((), ("paper",)):
+        evaluate.Evaluate((str(plume_run), "random"), scenarios)._check()
+        assert read == [str(plume_run), "random"]
+        read.clear()
 
 
 @pytest.mark.parametrize(
@@ -374,6 +420,14 @@ def scripts(tmp_path_factory):
         ("gpf ", ["train", "list", "completion", "--version"], ["--seed", "cifar10"]),
         ("gpf tr", ["train"], ["list"]),
         ("gpf train c", ["cifar10"], ["plume"]),
+        ("gpf train ", ["cifar10", "plume"], []),
+        ("gpf train --seed 3 ", [], ["cifar10", "plume"]),
+        ("gpf train --seed ", [], ["cifar10", "plume"]),
+        ("gpf train plume ", [], ["cifar10", "plume"]),
+        ("gpf train --rules ", ["max_depth", "warmup"], ["cifar10"]),
+        ("gpf train cifar10 --rules max_depth 4 gr", ["grow_patience", "grow_init"], ["warmup", "cifar10"]),
+        ("gpf world --help ", [], ["data", "plan"]),
+        ("gpf compare --seeds 3 ", ["cifar10"], []),
         ("gpf train --see", ["--seed", "--seeds"], ["--steps"]),
         ("gpf train --lanes 3 --q", ["--q-learning"], []),
         ("gpf train --learner ", ["online", "parallel", "policy-gradient"], ["cifar10"]),
@@ -417,9 +471,17 @@ def test_the_scripts_of_all_shells_know_all_commands_and_tasks(scripts):
             assert subprocess.run([checker, "-n", scripts / f"gpf.{shell}"], capture_output=True).returncode == 0
 
 
+def test_fish_completes_a_task_as_the_first_word_only_and_rules(scripts):
+    lines = (scripts / "gpf.fish").read_text().splitlines()
+    tasks = [line for line in lines if "-a 'plume shifting " in line]
+    first = "__fish_seen_subcommand_from train; and test (count (commandline -opc)) -eq 2"
+    assert [line.split("'")[1] for line in tasks] == [first]
+    assert any("-l rules -r -a 'warmup grow_patience " in line for line in lines)
+
+
 def test_the_document_of_the_command_line_lists_every_rule():
     text = (ROOT / "docs" / "command-line.md").read_text()
-    assert re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE) == list(names.rule_names())
+    assert re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE) == list(names.RULES)
 
 
 # Threads

@@ -14,6 +14,7 @@ from gpf.navigation.evaluate import evaluate
 from gpf.navigation.flat import FlatNetwork
 from gpf.navigation.replay import Episode, habits, replay
 from gpf.navigation.seeds import HELD_OUT
+from gpf.plume.memory import NAMES, Memory
 from gpf.plume.scenario import ACTIONS, Scenario
 
 WORLD = dataclasses.replace(Scenario.preset("reference"), max_steps=60, start_distance_max=3.0)
@@ -79,6 +80,42 @@ def test_probabilities_are_those_by_which_actions_are_drawn(policy):
     expected = (chances**2).sum(axis=1).mean()  # of the probability of the action that is taken
     assert expected > 0.25  # far from even
     assert (chances * taken).sum(axis=1).mean() == pytest.approx(expected, abs=0.02)
+
+
+NOISY = dataclasses.replace(WORLD, sensor_noise=0.004)
+COARSE = dataclasses.replace(WORLD, level_edges=(0.02, 0.03, 0.04, 0.05, 0.06, 0.6))
+
+
+@pytest.mark.parametrize(
+    ("observation", "trained", "acts", "threshold"),
+    [
+        ("memory", WORLD, WORLD, 0.004),
+        ("memory", NOISY, NOISY, 0.016),
+        ("memory", NOISY, WORLD, 0.016),
+        ("memory", WORLD, NOISY, 0.004),
+        ("onehot", WORLD, COARSE, 0.003),
+        ("onehot", COARSE, NOISY, 0.02),
+    ],
+)
+def test_whiffs_are_those_that_the_navigator_notices_as_it_was_trained(observation, trained, acts, threshold):
+    torch.manual_seed(0)
+    network = FlatNetwork(make_model(Config.of({"width": 4, "observation": observation})))
+    policy = NetworkPolicy(network, observation, "sampled", trained)
+    found = replay(policy, acts, SEEDS)
+    readings = np.concatenate([episode.observations[:, :2].max(axis=1) for episode in found])
+    whiffs = np.concatenate([episode.whiffs for episode in found])
+    np.testing.assert_array_equal(whiffs, readings > threshold)
+    assert policy.whiff == pytest.approx(threshold)
+    for other in {0.003, 0.004, 0.016, 0.02} - {threshold}:
+        assert (whiffs != (readings > other)).any()
+
+
+def test_whiffs_of_a_replay_are_those_that_memory_has(policy):
+    noisy = NetworkPolicy(policy.network, "memory", "sampled", NOISY)
+    for episode in replay(noisy, NOISY, SEEDS):
+        memory = Memory(np.array([NOISY.row()]))
+        whiffs = [memory.update(raw[None])[0, NAMES.index("whiff")] == 1.0 for raw in episode.observations]
+        assert episode.whiffs.tolist() == whiffs
 
 
 def test_steps_since_a_whiff_are_counted_from_the_last_one():

@@ -141,7 +141,7 @@ def test_a_checkpoint_without_its_optimizer_is_for_use(tmp_path):
     assert bare.shape() == net.shape()
     torch.testing.assert_close(bare.compact()(x), net.model(x), rtol=1e-4, atol=1e-5)
     for change_it in (lambda: bare.end_epoch(1.0), bare.grow, bare.prune, lambda: bare.freeze(0), bare.undo):
-        with pytest.raises(ValueError, match="^optimizer: none was saved with this checkpoint"):
+        with pytest.raises(ValueError, match="^this checkpoint was saved without its optimizer"):
             change_it()
 
 

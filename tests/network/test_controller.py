@@ -59,7 +59,7 @@ def test_a_metric_that_is_no_number_is_refused_and_changes_nothing(metric):
     net, x, y = small(rules=gpf.Rules(grow_patience=1))
     net.end_epoch(1.0)
     before = snapshot(net)
-    with pytest.raises(ValueError, match="^metric: .*; accepted: a finite number$"):
+    with pytest.raises(ValueError, match="^metric must be a finite number, got "):
         net.end_epoch(metric)
     assert_same(snapshot(net), before)
     assert net.epoch == 1
@@ -118,7 +118,7 @@ def test_pruning_to_a_share_takes_the_smallest_whatever_is_believed_and_goes_on_
     assert net.layers[2].weights[0].pruned is None  # the newest is spared
     train(net.model, net.optimizer, x, y)
     assert net.shape().pruned == sum(int((weight.parameter == 0).sum()) for weight in old)
-    with pytest.raises(ValueError, match=r"^keep: 1.5; accepted: 0 to 1$"):
+    with pytest.raises(ValueError, match=r"^keep must be from 0 to 1, got 1\.5$"):
         net.prune(keep=1.5)
 
 
@@ -313,11 +313,11 @@ def test_a_new_block_is_in_the_mode_of_the_last_one():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: attach_with(torch.optim.LBFGS), "optimizer: LBFGS keeps one state for all parameters"),
-        (lambda: attach_twice(), "model: gpf is attached to 'layers' already"),
-        (lambda: attach_to_shared(), "stack: '0' holds a block twice"),
-        (lambda: grow_in_inference_mode(), "inference_mode: what grows in it could not learn"),
-        (lambda: grow_by_a_shared_block(), "block: made one whose parameters are in the model already"),
+        (lambda: attach_with(torch.optim.LBFGS), "optimizer must keep a state for each parameter, got LBFGS"),
+        (lambda: attach_twice(), "gpf is attached to 'layers' of this model already"),
+        (lambda: attach_to_shared(), "stack must hold each block once, got '0'"),
+        (lambda: grow_in_inference_mode(), "the network cannot change in torch.inference_mode"),
+        (lambda: grow_by_a_shared_block(), "block must make a new module each time"),
     ],
 )
 def test_what_cannot_work_is_refused(make, message):
@@ -364,7 +364,7 @@ def test_a_network_cannot_be_copied_but_its_model_can():
     net, x, y = small(rules=gpf.Rules(saliency_threshold=0.5, belief_threshold=2.0, activation_threshold=0.1))
     net.grow()
     net.prune()
-    with pytest.raises(TypeError, match="^copy: hooks cannot be copied; accepted"):
+    with pytest.raises(TypeError, match="^hooks cannot be copied; use "):
         copy.deepcopy(net)
     for twin in (copy.deepcopy(net.model), pickle.loads(pickle.dumps(net.model))):
         assert torch.equal(twin(x), net.model(x))
@@ -403,14 +403,19 @@ def test_freezing_and_thawing_leaves_the_course_of_training_as_it_was():
 
 
 @pytest.mark.parametrize(
-    "call", [lambda n: n.thaw(0), lambda n: n.freeze(7), lambda n: n.freeze(-1), lambda n: n.undo()]
+    ("call", "message"),
+    [
+        (lambda n: n.thaw(0), "layer must be a frozen one (none now), got 0"),
+        (lambda n: n.freeze(7), "layer must be a whole number from 0 to 0, got 7"),
+        (lambda n: n.freeze(-1), "layer must be a whole number from 0 to 0, got -1"),
+        (lambda n: n.undo(), "there is no growth to undo; each can be undone once, with Rules(grow_undoable=True)"),
+    ],
 )
-def test_what_cannot_be_done_is_refused_in_one_line(call):
+def test_what_cannot_be_done_is_refused_in_one_line(call, message):
     net, *_ = small()
     before = snapshot(net)
-    with pytest.raises(ValueError, match="; accepted: ") as error:
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         call(net)
-    assert "\n" not in str(error.value)
     assert_same(snapshot(net), before)
     assert net.events == []
 
@@ -470,7 +475,10 @@ def test_an_undone_growth_says_what_it_brought_whatever_the_window():
             assert net.undo().reason == "the metric was at best 0.1 since the growth, 1 before it"
     net, *_ = small(rules=gpf.Rules(grow_undoable=True))
     net.grow()
-    assert net.undo().reason == "the metric was at best unknown since the growth, unknown before it"
+    assert net.undo().reason == "the metric was not measured since the growth"
+    net.grow()
+    net.end_epoch(0.5)
+    assert net.undo().reason == "the metric was at best 0.5 since the growth, not measured before it"
 
 
 def test_undo_takes_back_only_the_last_of_two_growths():
@@ -493,7 +501,7 @@ def test_undo_is_possible_once_and_only_where_asked_for():
     net, *_ = small(rules=gpf.Rules(grow_undoable=True))
     net.grow()
     net.undo()
-    with pytest.raises(ValueError, match="^undo: no growth to undo"):
+    with pytest.raises(ValueError, match="^there is no growth to undo"):
         net.undo()
 
 
@@ -719,13 +727,15 @@ def test_a_stack_that_is_none_is_refused(stack, message):
 
 def test_an_optimizer_of_something_else_is_refused():
     model = gpf.MLP(6, 8, 3)
-    with pytest.raises(ValueError, match=r"^optimizer: layers.0.linear.weight is not in it; accepted"):
+    with pytest.raises(
+        ValueError, match=r"^optimizer must train the whole stack, got one without layers\.0\.linear\.weight$"
+    ):
         gpf.attach(model, torch.optim.Adam(model.head.parameters()))
 
 
 def test_a_model_without_a_factory_needs_one():
     model = nn.Sequential(nn.Sequential(nn.Linear(3, 3)))
-    with pytest.raises(ValueError, match="^block: none given and Sequential has no make_block"):
+    with pytest.raises(ValueError, match="^block must be given, because Sequential has no make_block$"):
         gpf.attach(model, torch.optim.Adam(model.parameters()), stack="0")
 
 

@@ -121,13 +121,26 @@ def test_every_lane_may_have_options_of_its_own():
         ({"position": [1, 99]}, r"^position must be in the domain.* got \[1\.0, 99\.0\] in lane 0$"),
         ([{"heading": 1}, {"heading": "east"}], "^heading must be one number"),
         ([{"heading": None}, {}], "^heading must be one number"),
+        ([{}, {"position": [1, 99]}], r"^position must be in the domain.* got \[1\.0, 99\.0\] in lane 1$"),
+        ([{"heading": 1.0}, {"postion": [1, 1]}], r"^unknown option 'postion'; did you mean 'position'\?$"),
+        (
+            [{"position": [1, 2]}, {"position": [1, 2, 3]}],
+            r"^position must have the same shape in every lane, got \[\[1, 2\], \[1, 2, 3\]\]$",
+        ),
+        ([{}, {"position": [1, [2]]}], r"^position must have the same shape in every lane, got \[\[1, \[2\]\]\]$"),
     ],
 )
-def test_bad_options_are_refused(options, message):
-    env = PlumeVecEnv(2)
+def test_bad_options_are_refused_and_change_nothing(options, message):
+    env, untouched = (PlumeVecEnv(2, observation="raw") for _ in range(2))
+    for each in (env, untouched):
+        each.seed(0)
+        each.reset()
+        each.step(np.zeros(2, int))
     env.set_options(options)
     with pytest.raises(ValueError, match=message):
         env.reset()
+    for _ in range(2):
+        np.testing.assert_array_equal(env.step(np.zeros(2, int))[0], untouched.step(np.zeros(2, int))[0])
 
 
 def test_episodes_without_a_seed_differ():

@@ -1,5 +1,7 @@
 """Conclusions follow from the numbers: of matrices that are random, or are not, by construction."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -25,7 +27,7 @@ def random(rows=64, columns=48, seed=0):
 def test_random_weights_cannot_be_told_from_random_ones():
     said = weights_conclusion(inspected(random(), random(64, 64, 1)))
     assert said.startswith("0 of 112 eigenvalues of the final weights lie outside the bulk of the random law: ")
-    assert said.endswith("these weights cannot be told from random ones.")
+    assert said.endswith("these weights are indistinguishable from random ones.")
 
 
 def test_strong_directions_in_noise_are_counted():
@@ -69,6 +71,21 @@ def test_activations_of_random_layers_cannot_be_told_from_random_and_those_of_ot
     assert "2 (" in told
     assert f"2 ({second.layers[1].gram.kolmogorov:.2f}, chance {second.layers[1].gram.chance:.2f})" in told
     assert activations_conclusion(Inspection([])).startswith("There is no law")
+
+
+def test_layers_whose_activations_differ_by_more_than_chance_are_named():
+    def told(*distances):
+        grams = [SimpleNamespace(kolmogorov=distance, chance=0.1) for distance in distances]
+        return activations_conclusion(Inspection([SimpleNamespace(name=f"{n}", gram=g) for n, g in enumerate(grams)]))
+
+    differ = "layers differ from the law of a random layer by more than chance: learning changed the directions in use."
+    alike = "indistinguishable from those of a random layer with the same inputs."
+    assert told(0.3) == f"In the end, the activations of 1 of 1 {differ} The layers: 0 (0.30, chance 0.10)."
+    assert told(0.05, 0.3) == (
+        f"In the end, the activations of 1 of 2 {differ} The layers: 1 (0.30, chance 0.10). Those of the other 1 are"
+        f" {alike}"
+    )
+    assert told(0.05, 0.1).endswith(alike)
 
 
 def layer(name, dead, rank):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from gpf.cli.names import POLICIES
+from gpf.cli.names import POLICIES, RULES
 from gpf.cli.options import Option, Positional, options_of
 from gpf.plume.scenario import PRESETS
 from gpf.tasks.registry import REGISTRY
@@ -16,6 +16,8 @@ from gpf.tasks.registry import REGISTRY
 RUNS, FILES = "<runs>", "<files>"
 """Values that the shell looks up."""
 STREAMS = ("gentle", "harsh", "returning")
+PARENTS = ("train", "world")
+"""Commands whose words are commands below them: only the first word can be one."""
 
 
 @dataclass
@@ -92,13 +94,14 @@ def _values(option: Option) -> list[str]:
         "--scenario": [*PRESETS, FILES], "--scenarios": [*PRESETS, FILES], "--baselines": list(POLICIES),
         "--resume": [RUNS], "--from": [RUNS], "--navigator": [RUNS], "--follow": ["repeat", "cast-and-surge", RUNS],
         "--stream": [*STREAMS, FILES], "--streams": [*STREAMS, FILES],
+        "--rules": list(RULES),
     }  # fmt: skip
     return known.get(option.name) or option.choices or ([FILES] if Path in option.kinds else [])
 
 
 _BASH = """\
-_gpf_words() {
-    case "$1" in
+_gpf_words() {  # of COMMAND, at a place on the line
+    case "$1 $2" in
 {words}
     esac
 }
@@ -140,7 +143,7 @@ _gpf() {
         -*) some="$(_gpf_options "$name")" ;;
         *)
             if [ -n "$option" ]; then some="$(_gpf_values "$name $option")"; fi
-            if [ -z "$some" ]; then some="$(_gpf_words "$name")"; fi
+            if [ -z "$some" ]; then some="$(_gpf_words "$name" "$COMP_CWORD")"; fi
             ;;
     esac
     local word all=""
@@ -166,7 +169,11 @@ def bash_script(pages: dict[str, Page], zsh: bool = False) -> str:
             if some:
                 values.setdefault(" ".join(some), []).append(f'"{name} {option}"')
     cases = {
-        "words": [f'"{name}") echo "{" ".join(page.words)}" ;;' for name, page in pages.items() if page.words],
+        "words": [
+            f'"{name} "{2 if name in PARENTS else "*"}) echo "{" ".join(page.words)}" ;;'
+            for name, page in pages.items()
+            if page.words
+        ],
         "options": [f'"{name}") echo "{" ".join(page.options)}" ;;' for name, page in pages.items()],
         "values": [f'{" | ".join(names)}) echo "{some}" ;;' for some, names in values.items()],
         "many": [f'"{name} {one}") return 0 ;;' for name, page in pages.items() for one in sorted(page.many)],
@@ -197,7 +204,8 @@ def fish_script(pages: dict[str, Page]) -> str:
             about = page.about.replace("'", "\\'")
             lines.append(f"complete -c gpf -n __fish_use_subcommand -a {first} -d '{about}'")
         if page.words:
-            lines.append(f"complete -c gpf -n '{when}'{_fish_values(page.words)}")
+            first_word = "; and test (count (commandline -opc)) -eq 2" if name in PARENTS else ""
+            lines.append(f"complete -c gpf -n '{when}{first_word}'{_fish_values(page.words)}")
         for option, some in page.options.items():
             lines.append(f"complete -c gpf -n '{when}' -l {option[2:]}{f' -r{_fish_values(some)}' if some else ''}")
     return "\n".join(lines)

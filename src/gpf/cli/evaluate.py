@@ -3,6 +3,7 @@
 import json
 import tempfile
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -34,10 +35,11 @@ class Pair:
 
     @property
     def file(self) -> str:
-        """The title as the name of a file."""
+        """What the result says of both, as the name of a file; other pairs may have the same."""
         parts = [part for value in self.about.values() for part in ([value] if isinstance(value, str) else value)]
         stem = [Path(part).stem if part.endswith(".json") else part for part in parts]
-        return "-".join(piece for part in stem for piece in Path(part).parts if piece != "/")
+        pieces = [piece.lstrip("./") for part in stem for piece in Path(part).parts]  # neither "..", nor a hidden file
+        return "-".join(piece for piece in pieces if piece)
 
 
 @dataclass
@@ -82,9 +84,10 @@ class Evaluate:
         if len(pairs) > 1 and (self.figure or self.animation):
             option = "--figure" if self.figure else "--animation"
             raise ValueError(f"{option} needs one policy and one scenario, got {len(pairs)} combinations")
-        for pair in pairs:
-            check_writable(self._figure(pair), "--figure")
-        results = [self._evaluated(pair) for pair in pairs]
+        figures = [self.figure] if self.figure else [Path("runs", "evaluate", f"{name}.png") for name in _files(pairs)]
+        for figure in figures:
+            check_writable(figure, "--figure")
+        results = [self._evaluated(pair, figure) for pair, figure in zip(pairs, figures, strict=True)]
         if self.animation is not None:
             self._film(pairs[0])
         if self.json:
@@ -102,13 +105,10 @@ class Evaluate:
         """Refuse mistakes before anything heavy is imported."""
         for name in self.policies:
             check_policy(name)
-        worlds = [Scenario.of(where) for where in self.scenarios]
-        for world in worlds or map(_own_world, self.policies):
+        own = [_own_world(name) for name in self.policies]  # also where other scenarios are given: it checks the runs
+        for world in [Scenario.of(where) for where in self.scenarios] or own:
             world.changed(self.set)
-        runs = [name for name in self.policies if name not in POLICIES]
-        for run in runs:
-            _own_world(run)
-        if not runs and (self.acting is not None or self.checkpoint != "last"):
+        if all(name in POLICIES for name in self.policies) and (self.acting is not None or self.checkpoint != "last"):
             raise ValueError("--acting and --checkpoint are for runs; baselines have neither")
         from gpf.navigation.seeds import BLOCK
 
@@ -145,15 +145,12 @@ class Evaluate:
             for each, world in worlds.items()
         ]
 
-    def _figure(self, pair: Pair) -> Path:
-        return self.figure or Path("runs", "evaluate", f"{pair.file}.png")
-
     def _first_seed(self) -> int:
         from gpf.navigation.seeds import BLOCK, HELD_OUT
 
         return HELD_OUT + self.seed * BLOCK
 
-    def _evaluated(self, pair: Pair) -> dict[str, Any]:
+    def _evaluated(self, pair: Pair, figure: Path) -> dict[str, Any]:
         """The numbers of a pair, with its figure written."""
         from gpf.navigation.evaluate import evaluate
         from gpf.runs.progress import episode_progress
@@ -164,15 +161,15 @@ class Evaluate:
                 progress=progress,
             )  # fmt: skip
         summary = {**pair.about, "seed": self.seed, **result.summary()}
-        self._draw(pair, result, summary)
-        return {**summary, "figure": str(self._figure(pair))}
+        self._draw(pair, result, summary, figure)
+        return {**summary, "figure": str(figure)}
 
-    def _draw(self, pair: Pair, result: "Evaluation", summary: dict[str, Any]) -> None:
+    def _draw(self, pair: Pair, result: "Evaluation", summary: dict[str, Any], figure: Path) -> None:
         from gpf.navigation.figures import evaluation_figure
         from gpf.reports.figures import save_figure
 
         title = f"{pair.title}: {_rate(summary, '.1%')} of {self.episodes}"
-        save_figure(evaluation_figure(result, title), self._figure(pair))
+        save_figure(evaluation_figure(result, title), figure)
 
     def _film(self, pair: Pair) -> None:
         from gpf.navigation.evaluate import film
@@ -180,6 +177,15 @@ class Evaluate:
 
         assert self.animation is not None
         save_animation(film(pair.policy, pair.scenario, self._first_seed()), self.animation)
+
+
+def _files(pairs: list[Pair]) -> list[str]:
+    """A name for the file of each pair; the second of the same name ends in -2, and so on."""
+    names: list[str] = []
+    for pair in pairs:
+        numbered = (pair.file if n == 1 else f"{pair.file}-{n}" for n in count(1))
+        names.append(next(name for name in numbered if name not in names))
+    return names
 
 
 def _own_world(policy: str) -> Scenario:

@@ -1,10 +1,6 @@
 """Names that users type, known without torch and numba, so that a misspelled one is refused at once."""
 
-import dataclasses
-import importlib.util
-import sys
 from collections.abc import Iterable, Sequence
-from functools import cache
 from pathlib import Path
 
 from gpf.plume.scenario import Scenario
@@ -13,23 +9,13 @@ from gpf.tasks.registry import REGISTRY
 
 POLICIES = ("random", "reactive", "cast-and-surge")
 """The names of `gpf.navigation.policies.POLICIES`."""
-
-
-@cache
-def rule_names() -> tuple[str, ...]:
-    """The fields of `gpf.Rules`; its file is executed by itself, because its package imports torch."""
-    package = importlib.util.find_spec("gpf.network")
-    assert package is not None
-    assert package.origin is not None
-    spec = importlib.util.spec_from_file_location("gpf_rules_alone", Path(package.origin).with_name("rules.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = sys.modules["gpf_rules_alone"] = importlib.util.module_from_spec(spec)  # where dataclasses look it up
-    try:
-        spec.loader.exec_module(module)
-        return tuple(field.name for field in dataclasses.fields(module.Rules))
-    finally:
-        del sys.modules["gpf_rules_alone"]
+RULES = (
+    "warmup", "grow_patience", "grow_threshold", "grow_cooldown", "grow_init", "grow_trial", "grow_undoable",
+    "max_depth", "mode", "weight_threshold", "activation_threshold", "belief_increment", "belief_fall",
+    "prune_patience", "belief_threshold", "saliency", "saliency_threshold", "freeze_patience", "freeze_delta",
+    "freeze_fraction", "drop", "drop_window", "batch_decay",
+)  # fmt: skip
+"""The fields of `gpf.Rules`."""
 
 
 def check_policy(name: str) -> None:
@@ -52,7 +38,7 @@ def check_training(arguments: Sequence[str]) -> None:
     if not named or arguments[0] == "plume":
         check_scenarios(_values(arguments, "--scenario")[:1])
     for rule in _values(arguments, "--rules")[::2]:
-        choose("rule", rule, rule_names())
+        choose("rule", rule, RULES)
 
 
 def _values(arguments: Sequence[str], flag: str) -> list[str]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from gpf.navigation.flat import FlatNetwork, forward
 from gpf.navigation.inputs import kept_inputs, write_inputs
 from gpf.plume.kernels import kernel
-from gpf.plume.memory import blank_memories
+from gpf.plume.memory import blank_memories, whiff_threshold
 from gpf.plume.rng import next_bits, seed_streams, uniform
 from gpf.plume.scenario import ACTIONS, LEVELS, OCTANTS, Scenario
 from gpf.plume.tokens import STATES, level, octant
@@ -51,6 +51,13 @@ class NetworkPolicy:
     def lanes(self) -> int:
         """Episodes that it is acting in; none before `begin`."""
         return len(self._memories)
+
+    @property
+    def whiff(self) -> float:
+        """The reading above which it notices a whiff: the threshold of its memory, or of the lowest level's token."""
+        if self.observation == "memory":
+            return float(whiff_threshold(self._tokenizer["sensor_noise"]))
+        return float(self._tokenizer["level_edges"][0])
 
     def begin(self, seeds: Sequence[int], scenario: Scenario) -> None:
         """Forget everything and begin one episode per seed."""

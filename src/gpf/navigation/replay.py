@@ -1,4 +1,4 @@
-"""Episodes played again step by step: where a navigator was, what it smelled, and what made it turn."""
+"""Episodes played again step by step: where a navigator was, what it smelled, and the outputs of its network."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpf.navigation.acting import NetworkPolicy
-from gpf.plume.memory import WHIFF
 from gpf.plume.render import concentration_field
 from gpf.plume.scenario import ACTIONS, Scenario
 from gpf.plume.world import RAW, World
@@ -33,7 +32,7 @@ class Episode:
     outputs: NDArray[np.float32]
     """Of its network, shape (steps, outputs)."""
     whiffs: NDArray[np.bool_]
-    """Whether a reading was above what counts as a whiff to it, shape (steps,)."""
+    """Whether a reading was above its whiff threshold, shape (steps,)."""
     success: bool
     field: NDArray[np.float64]
     """The plume's concentration at the end, on a grid over the domain, top row first."""
@@ -130,18 +129,13 @@ def replay(policy: NetworkPolicy, scenario: Scenario, seeds: Sequence[int], cell
                 headings=np.stack(headings[:steps])[:, lane],
                 actions=np.stack(done[:steps])[:, lane],
                 outputs=np.stack(outputs[:steps])[:, lane],
-                whiffs=observed[:, :2].max(axis=1) > noticed(policy, scenario),
+                whiffs=observed[:, :2].max(axis=1) > policy.whiff,
                 success=bool(successes[lane]),
                 field=concentration_field(world, lane, rows, columns),
                 scenario=scenario,
             )
         )
     return found
-
-
-def noticed(policy: NetworkPolicy, scenario: Scenario) -> float:
-    """The reading above which a navigator knows of a whiff: that of its memory, or of the lowest token."""
-    return WHIFF if policy.observation == "memory" else scenario.level_edges[0]
 
 
 def habits(episodes: Sequence[Episode]) -> list[Habit]:

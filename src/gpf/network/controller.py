@@ -70,7 +70,7 @@ def attach(
     if block is None:
         block = getattr(bare, "make_block", None)
         if block is None:
-            raise ValueError(f"block: none given and {type(bare).__name__} has no make_block; accepted: block=f(depth)")
+            raise ValueError(f"block must be given, because {type(bare).__name__} has no make_block")
     return GrowPruneFreeze(bare, optimizer, stack, block, rules or Rules(), is_distributed(model))
 
 
@@ -253,23 +253,22 @@ class GrowPruneFreeze:
         """
         self._check_changeable()
         if keep is not None and not 0.0 <= keep <= 1.0:
-            raise ValueError(f"keep: {keep}; accepted: 0 to 1")
+            raise ValueError(f"keep must be from 0 to 1, got {keep}")
         return self._prune(reason, keep)
 
     def freeze(self, layer: int, reason: str = "asked for") -> Event:
         """Freeze a layer now."""
         self._check_changeable()
         if self.layers[self._checked_layer(layer)].frozen:
-            raise ValueError(f"layer: {layer} is frozen already; accepted: one that is not")
+            raise ValueError(f"layer {layer} is frozen already")
         return self._freeze(layer, reason)
 
     def thaw(self, layer: int, reason: str = "asked for") -> Event:
         """Let a frozen layer learn again, with the optimizer state that it had when it was frozen."""
         self._check_changeable()
         if not self.layers[self._checked_layer(layer)].frozen:
-            raise ValueError(
-                f"layer: {layer} is not frozen; accepted: {', '.join(map(str, self.frozen)) or 'none now'}"
-            )
+            frozen = ", ".join(map(str, self.frozen)) or "none"
+            raise ValueError(f"layer must be a frozen one ({frozen} now), got {layer}")
         before = self._announced()
         prefix = surgery.block_path(self.model, self.stack, layer)
         surgery.thaw(self.layers[layer], self.optimizer, self.stored.pop(layer), prefix)
@@ -283,16 +282,15 @@ class GrowPruneFreeze:
         """
         self._check_changeable()
         if self.before_growth is None:
-            raise ValueError("undo: no growth to undo; accepted: once after each, with Rules(grow_undoable=True)")
+            raise ValueError("there is no growth to undo; each can be undone once, with Rules(grow_undoable=True)")
         if hold is not None and not (isinstance(hold, int) and hold >= 0):
-            raise ValueError(f"hold: {hold!r}; accepted: a whole number, at least 0")
+            raise ValueError(f"hold must be a whole number of at least 0, got {hold!r}")
         before, since = self._announced(), self.plateau.since
         tensors, manifest = self.before_growth
         restore(self, tensors, manifest)
         self.before_growth = None
         self.plateau = dataclasses.replace(self.plateau, hold=(self.rules.grow_patience or 0) if hold is None else hold)
-        reached = _number(since), _number(self.plateau.best_of_all(self.rules))
-        reason = f"{METRIC} was at best {reached[0]} since the growth, {reached[1]} before it"
+        reason = _reason_to_undo(since, self.plateau.best_of_all(self.rules))
         return self._log(Undone, (self.depth,), reason, before)
 
     def renew(self, wrapper: nn.Module) -> Any:
@@ -322,7 +320,7 @@ class GrowPruneFreeze:
         return self.model
 
     def __deepcopy__(self, memo: object) -> "GrowPruneFreeze":
-        raise TypeError("copy: hooks cannot be copied; accepted: copy.deepcopy(net.model), or save() and gpf.load()")
+        raise TypeError("hooks cannot be copied; use copy.deepcopy(net.model), or save() and gpf.load()")
 
     # How it does it
 
@@ -356,11 +354,11 @@ class GrowPruneFreeze:
         """A block to grow by, initialised and on the right device; nothing that is in use changes."""
         block = self.make_block(self.depth)
         if not isinstance(block, nn.Module):
-            raise ValueError(f"block: made {type(block).__name__}; accepted: a factory of torch modules")
+            raise ValueError(f"block must make a torch module, got {type(block).__name__}")
         last = self.layers[-1].block
         known = {id(p) for p in self.model.parameters()}
         if any(block is layer.block for layer in self.layers) or any(id(p) in known for p in block.parameters()):
-            raise ValueError("block: made one whose parameters are in the model already; accepted: a new one each time")
+            raise ValueError("block must make a new module each time, got one whose parameters are in the model")
         example = next(last.parameters(), None)
         if example is not None:
             block.to(device=example.device, dtype=example.dtype)
@@ -516,39 +514,43 @@ class GrowPruneFreeze:
         try:
             value = float(metric)
         except (TypeError, ValueError, OverflowError):
-            raise ValueError(f"metric: {metric!r}; accepted: a finite number") from None
+            raise ValueError(f"metric must be a finite number, got {metric!r}") from None
         if self.distributed:
             value = mean_over_processes(value, next(self.model.parameters()).device)
         if not math.isfinite(value):  # on one process or on all: then all of them stop here
-            raise ValueError(f"metric: {value}; accepted: a finite number")
+            raise ValueError(f"metric must be a finite number, got {value}")
         return value
 
     def _check_attachable(self) -> None:
         """Refuse what cannot be trained and changed at the same time."""
         if isinstance(self.optimizer, torch.optim.LBFGS):
-            raise ValueError("optimizer: LBFGS keeps one state for all parameters; accepted: one with a state for each")
+            raise ValueError("optimizer must keep a state for each parameter, got LBFGS, which keeps one for all")
         blocks = surgery.find_stack(self.model, self.stack)
         if blocks in _ATTACHED:
-            raise ValueError(f"model: gpf is attached to {self.stack!r} already; accepted: once, or after detach()")
+            raise ValueError(f"gpf is attached to {self.stack!r} of this model already; call detach() first")
         if len({id(block) for block in blocks}) < len(blocks):
-            raise ValueError(f"stack: {self.stack!r} holds a block twice; accepted: blocks of its own at each place")
+            raise ValueError(f"stack must hold each block once, got {self.stack!r} with a block twice")
         members = {id(p) for group in self.optimizer.param_groups for p in group["params"]}
         for name, parameter in blocks.named_parameters():
             if parameter.requires_grad and id(parameter) not in members:
                 where = f"{self.stack}.{name}" if self.stack else name
-                raise ValueError(f"optimizer: {where} is not in it; accepted: one that trains the whole stack")
+                raise ValueError(f"optimizer must train the whole stack, got one without {where}")
 
     def _check_changeable(self) -> None:
         if self.optimizer is None:
-            raise ValueError("optimizer: none was saved with this checkpoint; accepted: one saved with its optimizer")
+            raise ValueError("this checkpoint was saved without its optimizer, so the network cannot change")
         if torch.is_inference_mode_enabled():
-            raise ValueError("inference_mode: what grows in it could not learn; accepted: outside of it")
+            raise ValueError("the network cannot change in torch.inference_mode; call this outside of it")
 
     def _checked_layer(self, layer: int) -> int:
         if not isinstance(layer, int) or not 0 <= layer < self.depth:
-            raise ValueError(f"layer: {layer!r}; accepted: 0 to {self.depth - 1}")
+            raise ValueError(f"layer must be a whole number from 0 to {self.depth - 1}, got {layer!r}")
         return layer
 
 
-def _number(value: float | None) -> str:
-    return "unknown" if value is None else f"{value:.4g}"
+def _reason_to_undo(since: float | None, before: float | None) -> str:
+    """What the metric reached since the growth and before it, as far as it was measured."""
+    if since is None:
+        return f"{METRIC} was not measured since the growth"
+    earlier = "not measured" if before is None else f"{before:.4g}"
+    return f"{METRIC} was at best {since:.4g} since the growth, {earlier} before it"

@@ -48,7 +48,13 @@ MEMORY = np.dtype(
 )
 """What is remembered in a lane: the reading above which there is a whiff, the place by dead reckoning from the last
 whiff (or the start), the smoothed direction that the wind comes from, steps since the last whiff, the side from which
-whiffs come, whether there was one, and steps since the start. An age below 0: nothing but the first."""
+whiffs come, whether there was one, and steps since the start. A negative age marks an empty memory;
+only the threshold is set."""
+
+
+def whiff_threshold(noise: float | NDArray[np.float64]) -> Any:
+    """The reading above which there is a whiff, for sensors whose noise has this standard deviation."""
+    return np.maximum(WHIFF, NOISE_MARGIN * noise)
 
 
 def blank_memories(count: int, noise: float | NDArray[np.float64]) -> NDArray[Any]:
@@ -57,7 +63,7 @@ def blank_memories(count: int, noise: float | NDArray[np.float64]) -> NDArray[An
     A robot is calibrated once: a noise that changes later, as in a stream of regimes, leaves the threshold as it is.
     """
     memories = np.zeros(count, MEMORY)
-    memories["whiff"] = np.maximum(WHIFF, NOISE_MARGIN * noise)
+    memories["whiff"] = whiff_threshold(noise)
     memories["age"] = -1
     return memories
 

@@ -6,6 +6,8 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from gpf.plume.inputs import shown
+from gpf.plume.placement import PLACES, checked_options, starts_of
 from gpf.plume.rewards import TERMS
 from gpf.plume.scenario import Scenario
 from gpf.plume.state import State
@@ -55,7 +57,11 @@ class PlumeVecEnv(VecEnv):
     def reset(self) -> VecEnvObs:
         """Begin an episode in every lane, with the seeds and options that were set; both are used once."""
         seeds = [seed for seed in self._seeds if seed is not None]
-        for options in self._options_by_mask():
+        resets = self._options_by_mask()
+        for options in resets:  # all are checked before the first lane changes
+            given = checked_options(options, ("reset_mask", *PLACES))
+            starts_of(given, self.lanes.world.rows, np.flatnonzero(options["reset_mask"]))
+        for options in resets:
             observations, infos = self.lanes.reset(seed=seeds or None, options=options)
         self.reset_infos = _by_lane(infos)
         self._reset_seeds()
@@ -77,7 +83,7 @@ class PlumeVecEnv(VecEnv):
             mask[members] = True
             places = {}
             for name in names:
-                values = np.stack([np.asarray(self._options[index][name]) for index in members])
+                values = _stacked(name, [self._options[index][name] for index in members])
                 places[name] = np.zeros((self.num_envs, *values.shape[1:]), values.dtype)
                 places[name][members] = values
             resets.append({"reset_mask": mask, **places})
@@ -173,6 +179,14 @@ class Lane:
     def set_scenario(self, scenario: str | dict[str, Any] | Scenario) -> None:
         """Live in another scenario from now on."""
         self._lanes.set_scenario(scenario, np.array([self._index]))
+
+
+def _stacked(name: str, values: list[Any]) -> NDArray[Any]:
+    """An option's values in some lanes, as one array."""
+    try:
+        return np.stack([np.asarray(value) for value in values])
+    except (ValueError, TypeError):  # of NumPy, which does not know the name
+        raise ValueError(f"{name} must have the same shape in every lane, got {shown(values)}") from None
 
 
 def _by_lane(infos: dict[str, Any]) -> list[dict[str, Any]]:

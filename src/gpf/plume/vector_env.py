@@ -117,7 +117,7 @@ class PlumeVectorEnv(VectorEnv[NDArray[Any], NDArray[np.int64], NDArray[Any]]):
             seed: Lane i is seeded with `seed + i`, or with the i-th of several seeds; without a seed, streams go on.
             options: `reset_mask`, a boolean array of shape (n,); and as for `PlumeEnv` `position`, `source` (m) and
                 `heading` (rad), each one for all lanes or one per lane, of shape (n, 2), (n, 2) and (n,). What these
-                say of lanes outside the mask does not matter. An episode that follows by autoreset is drawn as ever.
+                say of lanes outside the mask does not matter. Episodes started by autoreset ignore these options.
         """
         given = checked_options(options, ("reset_mask", *PLACES))
         mask = self._checked_mask(given.get("reset_mask", self._everywhere))

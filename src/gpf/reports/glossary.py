@@ -26,7 +26,7 @@ TERMS = {
     "pruned": "Pruned: weights were set to zero, and stay zero.",
     "frozen": "Frozen: a layer stopped learning.",
     "thawed": "Thawed: a frozen layer learns again.",
-    "undone": "Undone: a growth was taken back, because it did not pay.",
+    "undone": "Undone: a growth was reverted, because the metric did not improve.",
     "bulk": "The bulk is the range that the eigenvalues of a matrix of pure noise fill (Marchenko-Pastur law).",
     "spike": "A spike is an eigenvalue above the bulk, where noise puts one in 1 of 1,000 matrices.",
     "drift": "Drift is how far a layer's weights moved since the panel before, as a share of their norm.",

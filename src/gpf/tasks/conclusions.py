@@ -45,7 +45,7 @@ def weights_conclusion(final: Inspection) -> str:
             f" in {spikes} strong direction{'s' if spikes > 1 else ''}, and the rest looks like noise."
         )
     else:
-        said += ": by their eigenvalues alone, these weights cannot be told from random ones."
+        said += ": by their eigenvalues alone, these weights are indistinguishable from random ones."
     small = [layer.name for layer in final.layers if layer.weights.bulk is None]
     return said + (f" Too small to judge: {', '.join(small)}." if small else "")
 
@@ -62,16 +62,16 @@ def activations_conclusion(final: Inspection) -> str:
     beyond = [f"{name} ({distance:.2f}, chance {chance:.2f})" for name, distance, chance in known if distance > chance]
     if not beyond:
         return (
-            f"In the end, the activations of none of the {len(known)} layers are farther from the law of a random layer"
-            " than those of random weights are by chance: by their eigenvalues alone, no layer can be told from a"
-            " random one that is given the same inputs."
+            f"In the end, the activations of none of the {len(known)} layers differ from the law of a random layer by"
+            " more than chance: by their eigenvalues alone, they are indistinguishable from those of a random layer"
+            " with the same inputs."
         )
     others = len(known) - len(beyond)
-    rest = f" The other {others} cannot be told from random ones that are given the same inputs." if others else ""
+    rest = f" Those of the other {others} are indistinguishable from those of a random layer with the same inputs."
     return (
-        f"In the end, the activations of {len(beyond)} of {len(known)} layers are farther from the law of a random"
-        f" layer than those of random weights are by chance, so that learning has changed which directions they use:"
-        f" {', '.join(beyond)}.{rest}"
+        f"In the end, the activations of {len(beyond)} of {len(known)} layers differ from the law of a random layer"
+        f" by more than chance: learning changed the directions in use. The layers: {', '.join(beyond)}."
+        + (rest if others else "")
     )
 
 
