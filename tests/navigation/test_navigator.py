@@ -39,7 +39,7 @@ def test_a_navigator_in_an_environment_does_what_its_evaluation_does(navigator):
         assert walked(navigator, navigator.scenario, first + n) == (result.steps[n], result.success[n])
 
 
-def test_lanes_remember_each_for_itself_and_begin_anew_by_a_mask(navigator):
+def test_lanes_remember_each_for_itself_and_restart_by_a_mask(navigator):
     """Many lanes, whose episodes end at different times, act as each would alone."""
     world = World(6, [dataclasses.replace(navigator.scenario, max_steps=10 + 3 * lane) for lane in range(6)])
     world.seed(range(100, 106))

@@ -1034,7 +1034,7 @@ def test_running_statistics_move_again_after_undo():
     assert model[0][1].training
 
 
-def test_rules_that_begin_anew_keep_depth_and_masks_and_let_every_layer_learn():
+def test_rules_that_restart_keep_depth_and_masks_and_let_every_layer_learn():
     """As a network of the same shape does that never had other rules."""
     net, x, y = small(depth=2, rules=gpf.Rules(grow_patience=None, freeze_patience=None))
     train(net.model, net.optimizer, x, y)
@@ -1043,7 +1043,7 @@ def test_rules_that_begin_anew_keep_depth_and_masks_and_let_every_layer_learn():
     net.end_epoch(1.0)
     pruned = [weight.pruned.clone() for weight in net.layers[0].weights]
     other = gpf.Rules(grow_patience=2, warmup=0, activation_threshold=0.1, saliency="magnitude", max_depth=3)
-    net.begin_anew(other)
+    net.restart(other)
     assert (net.rules, net.epoch, net.events, net.frozen, net.depth) == (other, 0, [], (), 2)
     before = net.layers[0].weights[0].parameter.detach().clone()
     train(net.model, net.optimizer, x, y)

@@ -33,7 +33,7 @@ def test_the_same_seed_and_actions_are_the_same_games():
     assert one[0].shape == (121, 2, 3072)
 
 
-def test_games_that_were_played_begin_anew_as_fresh_ones_do():
+def test_games_that_were_played_restart_as_fresh_ones_do():
     used, fresh = Games(2, 900), Games(2, 900)
     random, lost = np.random.default_rng(1), np.zeros(2, bool)
     used.begin(3)

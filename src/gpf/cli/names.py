@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from gpf.cli.options import typed_values
 from gpf.plume.scenario import Scenario
 from gpf.settings import choose, unknown
 from gpf.tasks.registry import REGISTRY
@@ -36,23 +37,9 @@ def check_training(arguments: Sequence[str]) -> None:
     if named and ":" not in arguments[0]:
         choose("task", arguments[0], REGISTRY)
     if not named or arguments[0] == "plume":
-        check_scenarios(_values(arguments, "--scenario")[:1])
-    for rule in _values(arguments, "--rules")[::2]:
+        check_scenarios(typed_values(arguments, "--scenario")[:1])
+    for rule in typed_values(arguments, "--rules")[::2]:
         choose("rule", rule, RULES)
-
-
-def _values(arguments: Sequence[str], flag: str) -> list[str]:
-    """What was typed after an option, up to the next one."""
-    values: list[str] = []
-    taking = False
-    for text in arguments:
-        if text.startswith("--"):
-            name, equals, value = text.partition("=")
-            taking = name == flag
-            values += [value] if taking and equals else []
-        elif taking:
-            values.append(text)
-    return values
 
 
 def owners(flag: str) -> str:

@@ -226,8 +226,8 @@ class GrowPruneFreeze:
             events.append(self._grow(self._new_block(), reason))
         return events
 
-    def begin_anew(self, rules: Rules) -> None:
-        """Let other rules begin at their first epoch, to fine-tune: depth and masks stay, and every layer learns."""
+    def restart(self, rules: Rules) -> None:
+        """Restart with new rules at epoch 0, to fine-tune. Depth, masks and belief stay; frozen layers are thawed."""
         self._check_changeable()
         for frozen in self.frozen:
             self.thaw(frozen)

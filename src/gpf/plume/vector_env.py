@@ -149,7 +149,7 @@ class PlumeVectorEnv(VectorEnv[NDArray[Any], NDArray[np.int64], NDArray[Any]]):
         if self.observation == "memory":
             self._memory.forget(np.flatnonzero(world.lanes["step"] == 0))
         observations = self._observe()
-        ends = self._begin_anew(observations) if self._mode is AutoresetMode.SAME_STEP else {}
+        ends = self._restart(observations) if self._mode is AutoresetMode.SAME_STEP else {}
         if self.render_mode is not None:
             self._keep_paths(np.flatnonzero(world.lanes["step"] == 0))
         infos = {**ends, **self._infos(self._everywhere)}
@@ -208,7 +208,7 @@ class PlumeVectorEnv(VectorEnv[NDArray[Any], NDArray[np.int64], NDArray[Any]]):
             "_reward_terms": mask,
         }
 
-    def _begin_anew(self, observations: NDArray[Any]) -> Infos:
+    def _restart(self, observations: NDArray[Any]) -> Infos:
         """Begin an episode in the lanes that have just finished one; returns how that one ended, as copies."""
         world = self.world
         mask = world.terminations | world.truncations

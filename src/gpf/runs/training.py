@@ -121,7 +121,7 @@ class Training(ABC, Generic[C]):
         net = load(first, build=self.build, restore_random=False)
         for group, new in zip(net.optimizer.param_groups, fresh, strict=True):
             group.update({name: value for name, value in new.items() if name not in ("params", "param_names")})
-        net.begin_anew(self.config.network_rules())
+        net.restart(self.config.network_rules())
         torch.manual_seed(self.config.seed)
         return net
 

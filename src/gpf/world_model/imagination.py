@@ -71,7 +71,7 @@ class Imagination:
             codes = torch.where(resets, RESET_CODE, codes)
         new = codes[:, None] if self._waiting is None else torch.stack([self._waiting, codes], dim=1)
         if self._cache.places + new.shape[1] > self.model.places:
-            new = self._begin_anew(codes)
+            new = self._restart(codes)
         logits = self.model.extend(new, self._cache)
         self._recent.append(codes)
         return self._observed(self._sample(logits))
@@ -85,7 +85,7 @@ class Imagination:
         with torch.inference_mode():
             return self.model.read(window(histories, self.model.context - self._room), copies)
 
-    def _begin_anew(self, actions: Tensor) -> Tensor:
+    def _restart(self, actions: Tensor) -> Tensor:
         """Read the latest past of every rollout anew, without its last observation; returns that and the actions."""
         past = self._histories.repeat_interleave(self._copies, 0)
         past = torch.cat([past, torch.stack(self._recent, dim=1)], dim=1) if self._recent else past
