@@ -149,7 +149,7 @@ def drop(folder, *path):
         (("optimizer", "groups", 0, "lr", {"tensor": {}}), "optimizer.groups must be settings of Adam (RuntimeError: "),
         (("optimizer", "groups", []), "optimizer.members must be a list for each of its 0 groups"),
         (("optimizer", "members", 0, 0, "x"), "optimizer.members must name parameters that the model has there, got"),
-        (("optimizer", "members", [[]]), "it does not fit the model: optimizer: layers."),
+        (("optimizer", "members", [[]]), "it does not fit the model: optimizer must train the whole stack"),
         (("optimizer", "stored", "head.bias", 0), "optimizer.stored must name parameters that the model has there, "),
         (("optimizer", "stored", "layers.0.linear.bias", 1), "optimizer.members and optimizer.stored must be of its 1"),
         (("optimizer", "scalars", {"x": {}}), "optimizer.scalars must name parameters that the model has there, got"),
