@@ -10,6 +10,7 @@ from gpf.navigation.learner import LaneSettings
 from gpf.network import load
 from gpf.runs.folder import read_config, read_log, read_result
 from gpf.tasks.plume import TASK, train
+from gpf.tasks.task import train_shown
 
 pytestmark = pytest.mark.usefixtures("one_torch_thread")
 
@@ -163,7 +164,8 @@ def test_a_source_that_cannot_be_copied_leaves_no_run(finished, tmp_path, monkey
 
 
 def test_another_runs_network_must_fit(finished, tmp_path, mistake):
-    assert "does not fit" in mistake("train", "--from", "run", "--width", "16", "--run", "other")
+    said = mistake("train", "--from", "run", "--width", "16", "--run", "other")
+    assert "the network of run does not fit the new run's settings" in said
     assert not (tmp_path / "other").exists()
 
 
@@ -215,3 +217,28 @@ def test_list_says_which_runs_failed_and_how_validation_went_where_nothing_was_e
     (finished / "failure.json").write_text('{"error": "it diverged"}')
     assert (listed()["finished"], listed()["failed"]) == (False, True)
     assert "failed" in gpf("list", ".")
+
+
+def test_a_run_that_cannot_be_resumed_is_not_extended_and_stays_finished(finished, mistake):
+    shutil.rmtree(finished / "checkpoints" / "last")
+    before = {path: path.read_bytes() for path in finished.rglob("*.json") if path.is_file()}
+    assert "last is missing" in mistake("train", "--resume", "run", "--extend", "1024")
+    assert {path: path.read_bytes() for path in finished.rglob("*.json") if path.is_file()} == before
+
+
+def test_several_seeds_are_not_trained_inside_a_run(finished, mistake):
+    assert "run is a run; choose another folder" in mistake("train", "--seeds", "2", "--run", "run")
+
+
+def test_a_report_that_was_not_written_is_not_spoken_of(finished, gpf):
+    assert "report" not in gpf("train", "--resume", "run", "--extend", "1024", "--no-report")
+
+
+def test_ctrl_c_while_the_report_is_written_says_that_the_run_is_finished(tmp_path, short_world, monkeypatch):
+    def press(phase):
+        raise KeyboardInterrupt
+
+    run = TASK.create(tmp_path / "run", TASK.of({**TINY, "scenario": str(short_world)}))
+    with pytest.raises(KeyboardInterrupt, match="the run is finished; write its report with: gpf report "):
+        train_shown(TASK, run, 1, then=press)
+    assert read_result(tmp_path / "run") is not None

@@ -113,6 +113,7 @@ def test_an_evaluation_is_in_the_world_and_the_block_that_is_asked_for(navigator
     [
         (lambda n: n.act(np.zeros(3)), r"raw one, shape \(5,\) or \(lanes, 5\), got shape \(3,\)"),
         (lambda n: n.act(np.zeros((0, 5))), "got shape"),
+        (lambda n: n.act(np.full(5, np.nan)), "observation must be finite"),
         (lambda n: (n.reset(2), n.act(np.zeros((3, 5)))), "must have 2 lanes, got 3"),
         (lambda n: n.reset(0), "lanes must be at least 1, got 0"),
         (lambda n: (n.reset(2), n.reset(mask=[True])), "one for each of 2 lanes"),

@@ -112,7 +112,7 @@ def test_ctrl_c_ends_the_round_saves_and_says_how_to_resume(tmp_path):
 
 
 def test_a_second_ctrl_c_ends_at_once_and_loses_only_its_round(tmp_path, monkeypatch):
-    folder = begin(tmp_path / "run", rounds=2)
+    folder, before = begin(tmp_path / "run", rounds=2), signal.getsignal(signal.SIGINT)
 
     def interrupted(self):
         raise KeyboardInterrupt
@@ -121,7 +121,7 @@ def test_a_second_ctrl_c_ends_at_once_and_loses_only_its_round(tmp_path, monkeyp
     with pytest.raises(Interrupted, match="saved; resume with: gpf train --resume"):
         resume(folder)
     assert saved_round(folder) == 2
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_the_best_checkpoint_is_that_of_the_first_of_the_best_rounds(tmp_path):

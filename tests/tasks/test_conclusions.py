@@ -102,3 +102,9 @@ def test_plasticity_is_lost_where_units_die_or_rank_falls():
     assert said.startswith("Some plasticity may be lost: ")
     assert "(a: 25%)" in said
     assert "(b: 7.0 to 3.0)" in said
+
+
+def test_one_measurement_of_plasticity_concludes_nothing():
+    line = [{"name": "layers.0", "dead": 0.5, "effective_rank": 1.0}]
+    assert plasticity_conclusion([line]) == "There was only one validation: nothing to compare it with."
+    assert plasticity_conclusion([line, line]) != plasticity_conclusion([line])

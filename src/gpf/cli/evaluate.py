@@ -65,7 +65,7 @@ class Evaluate:
     episodes: int = 2000
     """Number of episodes."""
     seed: int = 0
-    """Which block of held-out episodes; no two blocks share one."""
+    """Which block of held-out episodes; no two blocks share one. gpf train evaluates on the block of the run's seed."""
     threads: int | None = None
     """Threads to step worlds with; the result does not depend on it. Default: one per core, if episodes are many."""
     figure: Path | None = None
@@ -73,7 +73,7 @@ class Evaluate:
     paths: int = 200
     """Number of successful, and of failed, episodes whose trajectories the figure shows."""
     animation: Path | None = None
-    """Also save the first episode as an animation, .gif or .mp4, if there is only one policy and scenario."""
+    """Also save the first episode as an animation, .gif, .webp or .mp4, if there is only one policy and scenario."""
     json: bool = False
     """Print one JSON object on the last line in place of the table."""
 

@@ -31,6 +31,9 @@ class List:
 
     def __call__(self) -> None:
         """Print the table."""
+        if self.folder == Path("runs") and not self.folder.exists():
+            print("no runs yet; gpf train makes the first")
+            return
         if not self.folder.is_dir():
             raise ValueError(f"{self.folder} is not a folder; gpf list FOLDER looks elsewhere")
         rows = [_row(folder) for folder in _run_folders(self.folder)]

@@ -156,6 +156,8 @@ def _train_seeds(task: "Task[Any]", asked: Any) -> dict[Path, dict[str, Any]]:
     from gpf.runs.progress import runs_progress
 
     parent, first = asked.run or Path("runs", task.name), asked.config.seed
+    if (parent / "config.json").exists():
+        raise ValueError(f"{parent} is a run; choose another folder for several with --run")
     seeds = range(first, first + asked.seeds)
     wanted = {parent / str(seed): dataclasses.replace(asked.config, seed=seed) for seed in seeds}
     with runs_progress(str(parent), len(wanted), task.describe, task.describe_result) as tell:
@@ -189,7 +191,7 @@ def _write_report(folder: Path) -> None:
 def _show(task: "Task[Any]", results: dict[Path, dict[str, Any]], asked: Common) -> None:
     shown = [{"run": str(folder), **result} for folder, result in results.items()]
     for result in shown:
-        if (report := Path(result["run"], "report.html")).exists():
+        if asked.report and (report := Path(result["run"], "report.html")).exists():
             result["report"] = str(report)
     if asked.json:
         print(json.dumps(shown if getattr(asked, "seeds", None) else shown[0]))

@@ -114,6 +114,8 @@ class Navigator:
                 f"observation must be a raw one, shape ({len(RAW)},) or (lanes, {len(RAW)}), got shape {seen.shape};"
                 " environments give it with observation='raw'"
             )
+        if not np.isfinite(seen).all():
+            raise ValueError("observation must be finite, got NaN or infinity")
         raw = np.atleast_2d(seen)
         if self.policy.lanes == 0:
             self.reset(len(raw))

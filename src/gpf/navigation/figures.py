@@ -17,7 +17,7 @@ from gpf.plume.scenario import ACTIONS, LEVELS, OCTANTS
 from gpf.runs.folder import read_log
 
 _FOUND, _LOST, _SOURCE, _VALIDATED = "#2f5d8c", "#ab3742", "#1e7a54", "#c2307a"
-_EVENTS = {"grown": "#1e7a54", "pruned": "#b07d1a", "frozen": "#3b8ea5", "thawed": "#8a5a9e", "undone": "#ab3742"}
+_EVENTS = {"grown": "#1e7a54", "pruned": "#b07d1a", "frozen": "#303030", "thawed": "#8a5a9e", "undone": "#ab3742"}
 
 
 def evaluation_figure(result: Evaluation, title: str) -> Figure:

@@ -56,8 +56,8 @@ class LearnerSettings:
 class LaneSettings(LearnerSettings):
     """What learners from rollouts take: an epoch is a rollout."""
 
-    steps: int = number(3_000_000, 1)
-    """Environment steps of the whole training, over all lanes."""
+    steps: int = number(3_000_000, 1, 10**12)
+    """Environment steps of the whole training, over all lanes, rounded to whole rollouts (lanes x horizon)."""
     trace: float = number(0.95, 0.0, 1.0)
     """Lambda of the returns or advantages (GAE): how far they look ahead."""
     lanes: int = number(128, 1, LANES_OF_A_SEED)

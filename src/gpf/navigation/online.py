@@ -41,7 +41,7 @@ class Settings(LearnerSettings):
     NAME: ClassVar[str] = "online"
 
     reward: Reward = "reference"
-    episodes: int = number(4500, 1)
+    episodes: int = number(4500, 1, 10**9)
     """Episodes to learn from."""
     q_learning: bool = False
     """Whether the target takes the best next action (Q-learning) or the policy's mean (Expected SARSA)."""

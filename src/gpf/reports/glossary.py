@@ -5,7 +5,7 @@ import re
 
 TERMS = {
     "held-out": "Held-out episodes have seeds on which nothing was trained, validated or tuned.",
-    "validation": "Validation episodes are not learned from, but choices are made on them: when to grow, and which"
+    "validation": "Validation episodes are not learned from, but choices are made on them, such as which"
     " checkpoint is the best.",
     "SPL": "Success weighted by path length (Anderson et al. 2018): 0 for an episode that fails, otherwise the steps of"
     " a straight walk to the source divided by the steps taken, as a mean over episodes.",

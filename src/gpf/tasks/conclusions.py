@@ -77,6 +77,8 @@ def activations_conclusion(final: Inspection) -> str:
 
 def plasticity_conclusion(lines: Sequence[list[dict[str, Any]]]) -> str:
     """Whether layers lost units or rank between their first and their last measurement."""
+    if len(lines) < 2:
+        return "There was only one validation: nothing to compare it with."
     first: dict[str, dict[str, Any]] = {}
     for line in lines:
         for layer in line:

@@ -271,7 +271,7 @@ TASK = Task(
 
 
 def train(folder: str | Path | None = None, *, threads: int | None = None, **settings: Any) -> Navigator:
-    """Train a navigator, and return it; everything about it is in its run's folder.
+    """Train a navigator, and return it; everything about it is in its run's folder. `gpf report` writes its report.
 
     Args:
         folder: Of the run, which must be new; None for runs/plume-1, runs/plume-2 and so on.

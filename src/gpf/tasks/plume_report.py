@@ -82,7 +82,7 @@ def write_report(folder: Path, tell: Tell = lambda phase: None) -> Path:
         sections["Plasticity"] = _plasticity(folder, metrics)
     sections["Settings"] = _settings(written, config, looked.navigator.scenario)
     cards = _cards(result, looked, metrics[-1])
-    headline = _headline(written["config"])
+    headline = _headline(written["config"]) + (f", fine-tuned from {written['from']}" if "from" in written else "")
     replace_text(
         folder / "report.html", page(folder.resolve().name, headline, cards, sections, _regression(folder, result))
     )

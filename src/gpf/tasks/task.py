@@ -5,6 +5,7 @@ Everything else (runs that resume, many of them at once, comparisons over seeds,
 
 import dataclasses
 import json
+import shlex
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -17,7 +18,7 @@ import torch
 from torch import nn
 
 from gpf import settings
-from gpf.network import GrowPruneFreeze, Rules, load
+from gpf.network import CheckpointError, GrowPruneFreeze, Rules, load
 from gpf.network.controller import Watcher
 from gpf.network.events import METRIC
 from gpf.reports.tables import Measure, Measures
@@ -192,6 +193,7 @@ class Task(Generic[C]):
         checkpoint = Path(source) / "checkpoints" / "last"
         if not (checkpoint / "manifest.json").exists():
             raise RunError(f"run {source} has no checkpoint to fine-tune")
+        self._check_fits(Path(source), checkpoint, config)
         run = Run.create(Path(folder), {**asked, "from": str(source)})
         try:
             shutil.copytree(checkpoint, run.checkpoint("first"))
@@ -199,6 +201,16 @@ class Task(Generic[C]):
             run.discard()
             raise
         return run
+
+    def _check_fits(self, source: Path, checkpoint: Path, config: C) -> None:
+        """Refuse to fine-tune a network that is not one of these settings."""
+        if self.network is not None:
+            try:
+                with torch.random.fork_rng():
+                    load(checkpoint, build=partial(self.network, config), restore_random=False)
+            except CheckpointError as error:
+                reason = str(error).partition(": ")[2]
+                raise ValueError(f"the network of {source} does not fit the new run's settings ({reason})") from None
 
     def extend(self, run: Run, more: int) -> None:
         """Let a finished run go on for longer; its result until then is kept under another name."""
@@ -219,6 +231,7 @@ class Task(Generic[C]):
             raise RunError(f"run {run.folder} stopped early, at {count} {result[count]} of {total}, and would again")
         if self.length(longer)[0] <= total:
             raise ValueError(f"extend must add at least one {count} to the {total} of the run, got {more} {name}")
+        self.training(run, config, 1)  # what cannot be resumed is refused before anything changes
         (run.folder / "result.json").replace(run.folder / f"result-{before}.json")
         extended = [*written.get("extended", []), before]
         write_json(run.folder / "config.json", {**written, "config": longer.plain(), "extended": extended})
@@ -269,7 +282,11 @@ def train_shown(
         total, count = task.length(task.read(run.folder))
         with training_progress(run.folder, total, tensorboard, count, task.describe) as display:
             result = task.train(run, threads, display.round, display.phase)
-            then(display.phase)
+            try:
+                then(display.phase)
+            except KeyboardInterrupt:
+                again = f"gpf report {shlex.quote(str(run.folder))}"
+                raise KeyboardInterrupt(f"the run is finished; write its report with: {again}") from None
             return result
     except Exception:
         if new:
