@@ -124,7 +124,7 @@ def test_a_plan_takes_the_place_of_the_rules_that_grow_and_prune():
         ({"rules": {"max_depth": "deep"}}, "max_depth.* 'deep'"),
         ({"rules": 3}, "rules must be a table, got 3"),
         ({"observation": "onehot", "without": ("clock",)}, "without needs observation memory, got 'clock' with onehot"),
-        ({"steps": 0}, "steps must be at least 1, got 0"),
+        ({"steps": 0}, "steps must be at least 1 and at most 1,000,000,000,000, got 0"),
         ({"steps": 1.5}, "steps must be a whole number, got 1.5"),
         ({"discount": 1.5}, "discount must be at least 0 and at most 1, got 1.5"),
         ({"learning_rate": -1.0}, "learning_rate must be at least 0, got -1.0"),
