@@ -78,7 +78,7 @@ class Option:
 
     @property
     def kinds(self) -> tuple[Any, ...]:
-        """The types of one value, of which there are several where it may be None."""
+        """The types of one value: several if it may be None."""
         kind = typing.get_args(self.kind)[0] if self.is_list else self.kind
         return typing.get_args(kind) if typing.get_origin(kind) in (typing.Union, types.UnionType) else (kind,)
 

@@ -55,7 +55,7 @@ def _run_folders(parent: Path) -> Iterator[Path]:
 
 
 def _row(folder: Path) -> dict[str, Any]:
-    """What is to be said of a run, read from the ends of its files."""
+    """A row of the table, read from the last lines of a run's files."""
     from gpf.runs.folder import RunError, read_config, read_result
 
     written = max(path.stat().st_mtime for name in _FILES if (path := folder / name).exists())
@@ -182,7 +182,7 @@ class Spectra:
 
 @dataclass
 class Report:
-    """Write a run's report.html: curves, events, what it came to, and settings, in one file."""
+    """Write a run's report.html: curves, events, results and settings, in one file."""
 
     run: Positional[Path]
     """Folder of a run that gpf train made; it need not be finished."""

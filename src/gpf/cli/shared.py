@@ -115,7 +115,7 @@ def _plain(text: str) -> str:
 
 
 def _tables(header: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Iterator["Table"]:
-    """A table; where it is wider than there is room, several, each of which begins with the first column."""
+    """A table. One that is too wide is split into several, which repeat the first column."""
     from rich import box
     from rich.table import Table
     from rich.text import Text

@@ -64,8 +64,8 @@ def make_learner(config: Config, world: Scenario, net: GrowPruneFreeze, threads:
 class Navigator:
     """A trained network and how to use it.
 
-    It sees what a robot would: raw observations, as environments give with `observation="raw"`. What its network needs
-    beside them (levels, octants, memory features) it works out itself.
+    It takes raw observations, as environments give with `observation="raw"`, and computes the inputs of its network
+    (levels, octants, memory features) itself.
 
     >>> navigator = gpf.load_navigator("runs/plume-1")  # doctest: +SKIP
     >>> env = gymnasium.make("gpf/Plume-v0", observation="raw")  # doctest: +SKIP
@@ -85,7 +85,7 @@ class Navigator:
 
         Args:
             lanes: How many episodes run side by side.
-            mask: Of running lanes, those whose next observation is the first of an episode: only they begin anew.
+            mask: Resets only these lanes: those whose next observation is the first of an episode.
                 With autoreset mode `SameStep` that is `terminations | truncations`; with `NextStep`, one step later.
             seed: Of the actions, if they are sampled.
         """

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 METRIC = "the metric"
-"""What reasons call the number that the rules look at; whoever knows its name can put that in its place."""
+"""How reasons refer to the metric of the rules. A task replaces it by the metric's name."""
 
 
 @dataclass(frozen=True)
