@@ -28,6 +28,7 @@ lint: $(READY)  ## style, format and types
 	$(BIN)/python -m ruff check
 	$(BIN)/python -m ruff format --check
 	$(BIN)/python -m mypy
+	$(BIN)/python benchmarks/type_completeness.py
 
 format: $(READY)  ## put the sources into their format
 	$(BIN)/python -m ruff check --fix

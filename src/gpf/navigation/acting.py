@@ -40,8 +40,10 @@ class NetworkPolicy:
         tokenizer: Scenario,
         without: tuple[str, ...] = (),
     ) -> None:
-        self.network, self.observation, self.acting = network, observation, acting
-        self.keep = kept_inputs(observation, without)
+        self.network = network
+        self.observation = observation
+        self.acting = acting
+        self.keep: NDArray[np.float32] = kept_inputs(observation, without)
         self._tokenizer = tokenizer.row()
         self._activations = network.activations()[0]
         self._table = output_table(network) if observation == "onehot" else NO_TABLE
@@ -64,7 +66,7 @@ class NetworkPolicy:
         self._row = scenario.row()
         self._streams = seed_streams([(seed, 1) for seed in seeds])  # 1: not the world's own stream
         self._memories = blank_memories(len(seeds), self._tokenizer["sensor_noise"])
-        self.outputs = np.zeros((len(seeds), int(self.network.layers[-1]["outputs"])), np.float32)
+        self.outputs: NDArray[np.float32] = np.zeros((len(seeds), int(self.network.layers[-1]["outputs"])), np.float32)
 
     def forget(self, lanes: NDArray[np.bool_]) -> None:
         """Forget what was observed in some lanes, whose episodes are over; their random streams go on."""
@@ -126,7 +128,7 @@ SAMPLED = -1.0
 
 
 @njit(error_model="numpy")
-def sample(outputs, stream):
+def sample(outputs: NDArray[np.float32], stream: NDArray[np.uint64]) -> int:
     """An action drawn from the softmax of the first outputs."""
     top = outputs[0]
     for k in range(1, len(ACTIONS)):
@@ -143,7 +145,7 @@ def sample(outputs, stream):
 
 
 @njit(error_model="numpy")
-def greedy(outputs):
+def greedy(outputs: NDArray[np.float32]) -> int:
     """The action of greatest output; the first, of several."""
     best = 0
     for action in range(1, len(ACTIONS)):
@@ -153,7 +155,7 @@ def greedy(outputs):
 
 
 @njit(error_model="numpy")
-def expected(values, exploration):
+def expected(values: NDArray[np.float32], exploration: float) -> float:
     """The mean value of an epsilon-greedy policy; with no exploration, the greatest value."""
     mean = 0.0
     for action in range(len(ACTIONS)):
@@ -162,7 +164,7 @@ def expected(values, exploration):
 
 
 @njit(error_model="numpy")
-def explore(outputs, exploration, stream):
+def explore(outputs: NDArray[np.float32], exploration: float, stream: NDArray[np.uint64]) -> int | np.int64:
     """An epsilon-greedy action or, where exploration is negative, one from the softmax."""
     if exploration < 0.0:
         return sample(outputs, stream)
@@ -172,7 +174,15 @@ def explore(outputs, exploration, stream):
 
 
 @njit(error_model="numpy")
-def respond(layers, values, activations, table, tokens, inputs, out):
+def respond(
+    layers: NDArray[np.void],
+    values: NDArray[np.float32],
+    activations: NDArray[np.float32],
+    table: NDArray[np.float32],
+    tokens: NDArray[np.int64],
+    inputs: NDArray[np.float32],
+    out: NDArray[np.float32],
+) -> None:
     """Write the network's outputs for a lane's observation, from the table if there is one."""
     if len(table):
         state = (tokens[0] * LEVELS + tokens[1]) * OCTANTS + tokens[2]

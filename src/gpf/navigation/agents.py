@@ -36,10 +36,10 @@ class Learner(Protocol):
     def rebind(self, net: GrowPruneFreeze | None = None) -> None:
         """Take over the network as it is now; needed after every event."""
 
-    def state(self) -> dict[str, NDArray]:
+    def state(self) -> dict[str, NDArray[Any]]:
         """Everything but the network on which the next epoch depends."""
 
-    def restore(self, state: dict[str, NDArray]) -> None:
+    def restore(self, state: dict[str, NDArray[Any]]) -> None:
         """Go on from a state."""
 
 
@@ -195,12 +195,12 @@ def load_navigator(folder: str | Path, checkpoint: CheckpointName = "last", acti
     return Navigator(net, policy, config, scenario)
 
 
-def as_bytes(arrays: dict[str, NDArray]) -> dict[str, torch.Tensor]:
+def as_bytes(arrays: dict[str, NDArray[Any]]) -> dict[str, torch.Tensor]:
     """Arrays of any type, structured ones too, as tensors that a checkpoint can hold."""
     return {name: torch.from_numpy(np.frombuffer(a.tobytes(), np.uint8).copy()) for name, a in arrays.items()}
 
 
-def from_bytes(tensors: dict[str, torch.Tensor], like: dict[str, NDArray]) -> dict[str, NDArray]:
+def from_bytes(tensors: dict[str, torch.Tensor], like: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     """The arrays back, of the types and shapes of others."""
     for name, array in like.items():
         if (found := tensors[name].numel()) != array.nbytes:

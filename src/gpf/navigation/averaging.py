@@ -3,6 +3,8 @@
 The policy of an aliased state flips back and forth while it learns; its average does not.
 """
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,7 +21,8 @@ class WeightAverage:
         self._begin(values)
 
     def _begin(self, values: NDArray[np.float32]) -> None:
-        self.values, self.count = values.copy(), 0
+        self.values: NDArray[np.float32] = values.copy()
+        self.count: int = 0
         self._learnt = values.copy()  # the weights as the last rollout left them
 
     def add(self, values: NDArray[np.float32]) -> None:
@@ -33,11 +36,11 @@ class WeightAverage:
         if not np.array_equal(self._learnt, values):
             self._begin(values)
 
-    def state(self) -> dict[str, NDArray]:
+    def state(self) -> dict[str, NDArray[Any]]:
         """Everything but the weights themselves."""
         return {"average": self.values, "averaged": np.array(self.count)}
 
-    def restore(self, state: dict[str, NDArray], values: NDArray[np.float32]) -> None:
+    def restore(self, state: dict[str, NDArray[Any]], values: NDArray[np.float32]) -> None:
         """Go on from a state, with the weights of then."""
         self._begin(values)
         self.values[...] = state["average"]

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from gpf.network import MLP
+from gpf.plume.kernels import Record
 
 LAYER = np.dtype(
     [(name, np.uint64) for name in ("inputs", "weight", "bias", "scale", "shift")]  # unsigned: no wrap-around tests
@@ -32,15 +33,19 @@ class FlatNetwork:
     Make a new one after every event that changes the network.
     """
 
+    first: NDArray[np.float32]
+    second: NDArray[np.float32]
+    keep: NDArray[np.float32]
+
     def __init__(self, model: MLP, optimizer: torch.optim.Adam | None = None) -> None:
         blocks = [_parts(block) for block in model.layers] + [(model.head, None)]
         members = set() if optimizer is None else {id(p) for group in optimizer.param_groups for p in group["params"]}
         size = sum(p.numel() for p in model.parameters())
         memory = torch.zeros(1 if optimizer is None else 4, size)
-        self.values = memory[0].numpy()
+        self.values: NDArray[np.float32] = memory[0].numpy()
         if optimizer is not None:
             self.first, self.second, self.keep = memory[1:].numpy()
-        self.layers = np.zeros(len(blocks), LAYER)
+        self.layers: NDArray[np.void] = np.zeros(len(blocks), LAYER)
         self._steps: list[list[torch.Tensor]] = []
         offset = 0
         for layer, (linear, norm) in zip(self.layers, blocks, strict=True):
@@ -56,7 +61,7 @@ class FlatNetwork:
                 share = slice(offset, offset + parameter.numel())
                 offset = share.stop
                 self._adopt(parameter, memory[:, share], optimizer, layer)
-        self.width = max(int(self.layers["outputs"].max()), int(self.layers["inputs"].max()))
+        self.width: int = max(int(self.layers["outputs"].max()), int(self.layers["inputs"].max()))
 
     def _adopt(
         self, parameter: torch.Tensor, memory: torch.Tensor, optimizer: torch.optim.Adam | None, layer: Any
@@ -116,7 +121,7 @@ def _parts(block: nn.Module) -> tuple[nn.Linear, nn.LayerNorm | None]:
 
 
 @njit(error_model="numpy", fastmath=FAST)
-def forward(layers, values, activations):
+def forward(layers: NDArray[np.void], values: NDArray[np.float32], activations: NDArray[np.float32]) -> None:
     """Write every layer's output for the input in row 0; the last row's first entries are the network's outputs."""
     last = len(layers) - 1
     for n in range(last + 1):
@@ -135,7 +140,7 @@ def forward(layers, values, activations):
 
 
 @njit(error_model="numpy", fastmath=FAST)
-def _normalise(layer, values, out):
+def _normalise(layer: Record, values: NDArray[np.float32], out: NDArray[np.float32]) -> None:
     mean = square = np.float32(0.0)
     for j in range(layer.outputs):
         mean += out[j]

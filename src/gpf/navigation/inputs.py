@@ -6,6 +6,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from gpf.plume.kernels import Record
 from gpf.plume.memory import FEATURES, MEMORY_SIZE, NAMES, remember
 from gpf.plume.scenario import LEVELS
 from gpf.plume.tokens import ONEHOT_SIZE
@@ -29,7 +30,15 @@ def kept_inputs(observation: str, without: tuple[str, ...] = ()) -> NDArray[np.f
 
 
 @njit(error_model="numpy")
-def write_inputs(remembers, keep, p, tokens, raw, memory, out):
+def write_inputs(
+    remembers: bool,
+    keep: NDArray[np.float32],
+    p: Record,
+    tokens: NDArray[np.int64],
+    raw: NDArray[np.float32],
+    memory: Record,
+    out: NDArray[np.float32],
+) -> None:
     """Write a lane's observation as the network sees it."""
     if remembers:
         remember(memory, p.stride, p.max_steps, raw, out)

@@ -93,9 +93,14 @@ class LaneLearner(Generic[S]):
     """Learns from rollouts in many lanes."""
 
     def __init__(self, model: MLP, optimizer: torch.optim.Optimizer, rollouts: Rollouts, settings: S) -> None:
-        self.model, self.optimizer, self.rollouts, self.settings = model, optimizer, rollouts, settings
-        self.network = FlatNetwork(model)
-        self.average = WeightAverage(self.network.values, settings.averaging) if settings.averaging else None
+        self.model = model
+        self.optimizer = optimizer
+        self.rollouts = rollouts
+        self.settings = settings
+        self.network: FlatNetwork = FlatNetwork(model)
+        self.average: WeightAverage | None = (
+            WeightAverage(self.network.values, settings.averaging) if settings.averaging else None
+        )
 
     def rebind(self, net: GrowPruneFreeze | None = None) -> None:
         """Take over the network as it is now; needed after every event."""
@@ -103,11 +108,11 @@ class LaneLearner(Generic[S]):
         if self.average:
             self.average.renew(self.network.values)
 
-    def state(self) -> dict[str, NDArray]:
+    def state(self) -> dict[str, NDArray[Any]]:
         """Everything but the network on which the next epoch depends."""
         return {**self.rollouts.state(), **(self.average.state() if self.average else {})}
 
-    def restore(self, state: dict[str, NDArray]) -> None:
+    def restore(self, state: dict[str, NDArray[Any]]) -> None:
         """Go on from a state."""
         self.rollouts.restore(state)
         if self.average:

@@ -87,7 +87,13 @@ class Settings(LearnerSettings):
 
 
 @njit(error_model="numpy", fastmath=FAST)
-def forward_tokens(layers, values, one_hot, tokens, activations):
+def forward_tokens(
+    layers: NDArray[np.void],
+    values: NDArray[np.float32],
+    one_hot: bool,
+    tokens: NDArray[np.int64],
+    activations: NDArray[np.float32],
+) -> None:
     """As `forward`; a one-hot input is not in row 0 but given as tokens."""
     if not one_hot:
         forward(layers, values, activations)
@@ -102,7 +108,14 @@ def forward_tokens(layers, values, one_hot, tokens, activations):
 
 
 @njit(error_model="numpy", fastmath=FAST)
-def backward(layers, values, activations, deltas, action, slope):
+def backward(
+    layers: NDArray[np.void],
+    values: NDArray[np.float32],
+    activations: NDArray[np.float32],
+    deltas: NDArray[np.float32],
+    action: int,
+    slope: np.float32,
+) -> None:
     """Write what `slope` at one action's value sends to the output of every layer."""
     last = len(layers) - 1
     deltas[last + 1, : layers[last].outputs] = np.float32(0.0)
@@ -122,9 +135,11 @@ def backward(layers, values, activations, deltas, action, slope):
 
 @njit(error_model="numpy", fastmath=FAST)
 def adam(
-    layers, values, first, second, keep, one_hot, tokens, activations, deltas, gradient,
-    rate, beta1, beta2, epsilon, clip,
-):  # fmt: skip
+    layers: NDArray[np.void], values: NDArray[np.float32], first: NDArray[np.float32], second: NDArray[np.float32],
+    keep: NDArray[np.float32], one_hot: bool, tokens: NDArray[np.int64], activations: NDArray[np.float32],
+    deltas: NDArray[np.float32], gradient: NDArray[np.float32],
+    rate: float, beta1: float, beta2: float, epsilon: float, clip: float,
+) -> None:  # fmt: skip
     """One step of Adam on the trainable layers, with the gradient's norm clipped and pruned weights left at zero.
 
     The gradient of a weight matrix is an outer product, of which one row at a time is written to `gradient`. That of
@@ -267,6 +282,9 @@ class OnlineLearner:
     The learning rate is that of the optimizer's first group.
     """
 
+    betas: tuple[float, float]
+    epsilon: float
+
     def __init__(
         self,
         model: MLP,
@@ -276,14 +294,17 @@ class OnlineLearner:
         seed: int,
         without: tuple[str, ...] = (),
     ) -> None:
-        self.model, self.optimizer, self.settings = model, optimizer, settings
+        self.model = model
+        self.optimizer = optimizer
+        self.settings = settings
         self.average: WeightAverage | None = None  # the paper's protocol has none
         self.betas, self.epsilon = _adam_settings(optimizer)
-        self.world = World(1, scenario, threads=1)
+        self.world: World = World(1, scenario, threads=1)
         seeds = training_seeds(seed, 1)
         self.world.seed(seeds)
-        self.chance = seed_streams([(seeds[0], 2)])[0]  # for exploration; 2: neither the world's stream nor a policy's
-        self.episodes = 0
+        # For exploration; 2: neither the world's stream nor a policy's.
+        self.chance: NDArray[np.uint64] = seed_streams([(seeds[0], 2)])[0]
+        self.episodes: int = 0
         self._seen = kept_inputs(settings.observation, without)
         self._inputs = np.zeros((2, len(self._seen)), np.float32)
         self._memory = blank_memories(1, scenario.sensor_noise)
@@ -292,7 +313,7 @@ class OnlineLearner:
 
     def rebind(self, net: GrowPruneFreeze | None = None) -> None:
         """Take over the network as it is now; needed after every event."""
-        self.network = FlatNetwork(self.model, self.optimizer)
+        self.network: FlatNetwork = FlatNetwork(self.model, self.optimizer)
         if self.network.layers["normalised"].any():
             raise ValueError("layer_norm must be off with learner online")
         self.network.mask({} if net is None else pruned_weights(net))
@@ -323,11 +344,11 @@ class OnlineLearner:
         success, steps, spl, total = outcome[:, None]
         return Episodes(success > 0.0, steps.astype(np.int64), spl, total)
 
-    def state(self) -> dict[str, NDArray]:
+    def state(self) -> dict[str, NDArray[Any]]:
         """Everything but the network on which the next episode depends."""
         return {"streams": self.world.streams, "chance": self.chance, "episodes": np.array(self.episodes)}
 
-    def restore(self, state: dict[str, NDArray]) -> None:
+    def restore(self, state: dict[str, NDArray[Any]]) -> None:
         """Go on from a state."""
         self.world.streams[...], self.chance[...] = state["streams"], state["chance"]
         self.episodes = int(state["episodes"])

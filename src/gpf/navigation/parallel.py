@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from gpf.navigation.acting import expected, greedy
@@ -79,7 +80,7 @@ class ParallelLearner(LaneLearner[Settings]):
 
     def __init__(self, model: MLP, optimizer: torch.optim.Optimizer, rollouts: Rollouts, settings: Settings) -> None:
         super().__init__(model, optimizer, rollouts, settings)
-        self.returns = np.zeros(rollouts.rewards.shape, np.float32)
+        self.returns: NDArray[np.float32] = np.zeros(rollouts.rewards.shape, np.float32)
 
     def epoch(self, progress: float, others: Sequence[FlatNetwork] = ()) -> Episodes:
         """Collect a rollout and learn from it; `progress` is the share of the training that is over.

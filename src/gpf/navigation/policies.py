@@ -15,7 +15,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gpf.plume.kernels import kernel
+from gpf.plume.kernels import Record, kernel
 from gpf.plume.physics import wrap
 from gpf.plume.rng import next_bits, seed_streams
 from gpf.plume.scenario import ACTIONS, Scenario
@@ -208,7 +208,7 @@ def _cast_and_surge(lanes, raw, memories, q, stride, turns, actions):
 
 
 @njit(error_model="numpy")
-def _sweep(m, q, upwind):
+def _sweep(m: Record, q: Record, upwind: float) -> float:
     """The heading of the current sweep; turns to the next one where this one has gone far enough."""
     across = m.side * (m.y * math.cos(upwind) - m.x * math.sin(upwind))  # to the left of upwind is positive
     reach = q.first_sweep + m.sweep * q.growth if m.met else q.search_sweep + m.sweep * q.search_growth
@@ -220,7 +220,7 @@ def _sweep(m, q, upwind):
 
 
 @njit(error_model="numpy")
-def _steer(turn, turns):
+def _steer(turn: float, turns: NDArray[np.float64]) -> int:
     """The action whose turn comes closest."""
     best, error = 0, math.inf
     for action in range(len(turns)):

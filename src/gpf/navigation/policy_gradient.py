@@ -101,7 +101,7 @@ class PolicyGradientLearner(LaneLearner[Settings]):
     ) -> None:
         super().__init__(model, optimizer, rollouts, settings)
         self.critic = critic
-        self.advantages = np.zeros(rollouts.rewards.shape, np.float32)
+        self.advantages: NDArray[np.float32] = np.zeros(rollouts.rewards.shape, np.float32)
 
     @staticmethod
     def prepare(model: MLP) -> None:
@@ -125,11 +125,11 @@ class PolicyGradientLearner(LaneLearner[Settings]):
             self.average.add(self.network.values)
         return episodes
 
-    def state(self) -> dict[str, NDArray]:
+    def state(self) -> dict[str, NDArray[Any]]:
         """Everything but the network on which the next epoch depends."""
         return {**super().state(), **(self.critic.state() if self.critic else {})}
 
-    def restore(self, state: dict[str, NDArray]) -> None:
+    def restore(self, state: dict[str, NDArray[Any]]) -> None:
         """Go on from a state."""
         super().restore(state)
         if self.critic:
@@ -194,10 +194,12 @@ class Critic:
     def __init__(self, inputs: int, width: int, learning_rate: float, seed: int) -> None:
         with torch.random.fork_rng():  # a run that is resumed makes a critic too, and must draw no other numbers for it
             torch.manual_seed(seed)
-            self.model = nn.Sequential(
+            self.model: nn.Sequential = nn.Sequential(
                 nn.Linear(inputs, width), nn.Tanh(), nn.Linear(width, width), nn.Tanh(), nn.Linear(width, 1)
             )
-        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=learning_rate, eps=1e-5, fused=True)
+        self.optimizer: torch.optim.Adam = torch.optim.Adam(
+            self.model.parameters(), lr=learning_rate, eps=1e-5, fused=True
+        )
 
     def judge(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
         """The values of states of which these are the features, in the last axis."""
@@ -213,7 +215,7 @@ class Critic:
         nn.utils.clip_grad_norm_(self.model.parameters(), self.GRADIENT_CLIP)
         self.optimizer.step()
 
-    def state(self) -> dict[str, NDArray]:
+    def state(self) -> dict[str, NDArray[Any]]:
         """The weights, and the optimizer's moments and number of steps."""
         moments: dict[str, list[Tensor]] = {name: [] for name in ("exp_avg", "exp_avg_sq")}
         steps = 0.0
@@ -226,7 +228,7 @@ class Critic:
         flat["weights"] = nn.utils.parameters_to_vector(self.model.parameters()).detach()
         return {f"critic_{name}": tensor.numpy() for name, tensor in flat.items()} | {"critic_steps": np.array(steps)}
 
-    def restore(self, state: dict[str, NDArray]) -> None:
+    def restore(self, state: dict[str, NDArray[Any]]) -> None:
         """Go on from a state."""
         sizes = [parameter.numel() for parameter in self.model.parameters()]
         parts = {

@@ -7,7 +7,7 @@ nothing, so threads take them without the interpreter lock, and results do not d
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ from gpf.navigation.flat import FlatNetwork
 from gpf.navigation.inputs import kept_inputs, write_inputs
 from gpf.navigation.seeds import PROBE_SEED, training_seeds
 from gpf.network import MLP
-from gpf.plume.kernels import kernel
+from gpf.plume.kernels import Record, kernel
 from gpf.plume.memory import MEMORY_SIZE, blank_memories, remember
 from gpf.plume.rng import seed_streams
 from gpf.plume.scenario import ACTIONS, LEVELS, OCTANTS, Scenario
@@ -68,25 +68,30 @@ class Rollouts:
         without: tuple[str, ...] = (),
         remember_beside: bool = False,
     ) -> None:
-        self.world = World(count, scenario, threads=1)
-        self.threads = threads or min(cores(), max(1, count // 32))
+        self.world: World = World(count, scenario, threads=1)
+        self.threads: int = threads or min(cores(), max(1, count // 32))
         self.observation = observation
-        self.keep = kept_inputs(observation, without)
+        self.keep: NDArray[np.float32] = kept_inputs(observation, without)
         seeds = training_seeds(seed, count)
         self.world.seed(seeds)
-        self.chances = seed_streams([(one, 2) for one in seeds])  # 2: neither the world's stream nor a policy's
-        self.memories = blank_memories(count, scenario.sensor_noise)
-        self.starts = np.zeros((count, 2))  # distance at the start of the episode, and rewards since
-        self.inputs = np.zeros((horizon + 1, count, len(self.keep)), np.float32)
-        self.outputs = np.zeros((horizon + 1, count, outputs), np.float32)
-        self.final = np.zeros((horizon, count, outputs), np.float32)
+        chances = [(one, 2) for one in seeds]  # 2: neither the world's stream nor a policy's
+        self.chances: NDArray[np.uint64] = seed_streams(chances)
+        self.memories: NDArray[np.void] = blank_memories(count, scenario.sensor_noise)
+        self.starts: NDArray[np.float64] = np.zeros((count, 2))
+        """Distance at the start of the episode, and the sum of rewards since, of each lane."""
+        self.inputs: NDArray[np.float32] = np.zeros((horizon + 1, count, len(self.keep)), np.float32)
+        self.outputs: NDArray[np.float32] = np.zeros((horizon + 1, count, outputs), np.float32)
+        self.final: NDArray[np.float32] = np.zeros((horizon, count, outputs), np.float32)
         remembered = len(self.keep) + MEMORY_SIZE if remember_beside else 0
-        self.beside = np.zeros((horizon + 1, count, remembered), np.float32)
-        self.final_beside = np.zeros((horizon, count, remembered), np.float32)
-        self.actions = np.zeros((horizon, count), np.int64)
-        self.rewards = np.zeros((horizon, count), np.float32)
-        self.ends, self.bootstraps, self.successes = (np.zeros((horizon, count), np.bool_) for _ in range(3))
-        self.finished = np.zeros((3, horizon, count))  # steps, SPL and return of the episodes that ended
+        self.beside: NDArray[np.float32] = np.zeros((horizon + 1, count, remembered), np.float32)
+        self.final_beside: NDArray[np.float32] = np.zeros((horizon, count, remembered), np.float32)
+        self.actions: NDArray[np.int64] = np.zeros((horizon, count), np.int64)
+        self.rewards: NDArray[np.float32] = np.zeros((horizon, count), np.float32)
+        self.ends: NDArray[np.bool_] = np.zeros((horizon, count), np.bool_)
+        self.bootstraps: NDArray[np.bool_] = np.zeros((horizon, count), np.bool_)
+        self.successes: NDArray[np.bool_] = np.zeros((horizon, count), np.bool_)
+        self.finished: NDArray[np.float64] = np.zeros((3, horizon, count))
+        """Steps, SPL and return of the episodes that ended."""
         self._scratch = np.zeros((self.threads, *self.world.scratch.shape[1:]))
         self._begun = False
 
@@ -147,7 +152,7 @@ class Rollouts:
         """How many lanes, the first ones, are a learner's own beside so many others."""
         return int(self.bounds(others)[1])
 
-    def state(self) -> dict[str, NDArray]:
+    def state(self) -> dict[str, NDArray[Any]]:
         """Everything on which the next rollout depends."""
         w = self.world
         return {
@@ -156,7 +161,7 @@ class Rollouts:
             "next_inputs": self.inputs[-1], "next_beside": self.beside[-1], "begun": np.array(self._begun),
         }  # fmt: skip
 
-    def restore(self, state: dict[str, NDArray]) -> None:
+    def restore(self, state: dict[str, NDArray[Any]]) -> None:
         """Go on from a state."""
         for name, array in self.state().items():
             if name != "begun":
@@ -230,7 +235,7 @@ def _collect(
 
 
 @njit(error_model="numpy")
-def path_length_score(p, lane, start_distance):
+def path_length_score(p: Record, lane: Record, start_distance: float) -> float:
     """The shortest possible number of steps over the number taken, of an episode that found the source."""
     shortest = np.ceil((start_distance - p.success_radius) / p.stride) if p.stride > 0.0 else 1.0
     return min(max(shortest, 1.0), lane.step) / lane.step
@@ -247,7 +252,9 @@ def _begin(p, lane, stream, filaments, scratch, tokens, raw, memory, start, reme
 
 
 @njit(error_model="numpy")
-def _note(p, raw, memory, inputs, beside):
+def _note(
+    p: Record, raw: NDArray[np.float32], memory: Record, inputs: NDArray[np.float32], beside: NDArray[np.float32]
+) -> None:
     if len(beside):
         beside[: len(inputs)] = inputs
         remember(memory, p.stride, p.max_steps, raw, beside[len(inputs) :])

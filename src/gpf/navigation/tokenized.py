@@ -45,9 +45,9 @@ class Reckoning:
         self._readings = level_readings(scenario)
         self._readings[:whiff] = 0.0
         self._angles = wind_angles(scenario)
-        self.headings = np.zeros(count)
-        self.tokens = np.zeros((count, 3), np.int64)
-        self.raw = np.zeros((count, 5), np.float32)
+        self.headings: NDArray[np.float64] = np.zeros(count)
+        self.tokens: NDArray[np.int64] = np.zeros((count, 3), np.int64)
+        self.raw: NDArray[np.float32] = np.zeros((count, 5), np.float32)
         self.raw[:, 2] = scenario.wind_speed
 
     def tokenize(self, raw: NDArray[np.float32], lanes: NDArray[np.int64]) -> None:
@@ -69,12 +69,13 @@ class Tokenized:
     PER_LANE: ClassVar[tuple[str, ...]] = ("policy", "seen")
 
     def __init__(self, policy: Policy, scenario: Scenario, whiff: int = 1) -> None:
-        self.policy, self._scenario, self._whiff = policy, scenario, whiff
+        self.policy = policy
+        self._scenario, self._whiff = scenario, whiff
 
     def begin(self, seeds: Sequence[int], scenario: Scenario) -> None:
         """Forget everything and begin one episode per seed."""
         self.policy.begin(seeds, scenario)
-        self.seen = Reckoning(len(seeds), self._scenario, self._whiff)
+        self.seen: Reckoning = Reckoning(len(seeds), self._scenario, self._whiff)
 
     def act(self, raw: NDArray[np.float32], lanes: NDArray[np.int64], actions: NDArray[np.int64]) -> None:
         """Choose actions in the lanes given by their indices."""

@@ -64,7 +64,7 @@ class PlumeEnv(gymnasium.Env[NDArray[Any], np.int64]):
         render_mode: None, `rgb_array`, or `human` for a window.
     """
 
-    metadata = {"render_modes": ["human", "rgb_array"], "render_fps": 10}
+    metadata: dict[str, Any] = {"render_modes": ["human", "rgb_array"], "render_fps": 10}
 
     def __init__(
         self,
@@ -73,11 +73,11 @@ class PlumeEnv(gymnasium.Env[NDArray[Any], np.int64]):
         render_mode: str | None = None,
     ) -> None:
         check_render_mode(render_mode, self.metadata["render_modes"])
-        self.world = World(1, Scenario.of(scenario), threads=1)
+        self.world: World = World(1, Scenario.of(scenario), threads=1)
         self.observation = observation
         self.render_mode = render_mode
-        self.observation_space = observation_space(observation, self.world)
-        self.action_space = spaces.Discrete(len(ACTIONS))
+        self.observation_space: spaces.Space[NDArray[Any]] = observation_space(observation, self.world)
+        self.action_space: spaces.Discrete = spaces.Discrete(len(ACTIONS))
         self._actions = np.zeros(1, np.int64)
         self._memory = Memory(self.world.rows)
         self._running = False

@@ -2,15 +2,24 @@
 
 import hashlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numba
 from numba import types
 from numba.core import event
+from numba.core.typing import Signature
 from numba.extending import intrinsic
+
+
+class Record(Protocol):
+    """A record of a structured array, as kernels see it: its fields are attributes. Their types are its dtype's."""
+
+    def __getattr__(self, name: str, /) -> Any: ...
+
+    def __setattr__(self, name: str, value: Any, /) -> None: ...
 
 
 def kernel(function: Callable[..., Any]) -> Any:
@@ -29,10 +38,10 @@ def kernel(function: Callable[..., Any]) -> Any:
 
 
 @intrinsic
-def fma(typing_context, a, b, c):
+def fma(typing_context: Any, a: types.Type, b: types.Type, c: types.Type) -> tuple[Signature, Callable[..., Any]]:
     """A * b + c with one rounding, in one instruction. Asked for by name, so that it never depends on the compiler."""
 
-    def codegen(context, builder, signature, arguments):
+    def codegen(context: Any, builder: Any, signature: Signature, arguments: Sequence[Any]) -> Any:
         return builder.fma(*arguments)
 
     return types.float64(types.float64, types.float64, types.float64), codegen

@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gpf.plume.kernels import kernel
+from gpf.plume.kernels import Record, kernel
 
 WHIFF = 4e-3
 """Lowest reading above which memory takes note of a whiff: four standard deviations of the presets' noise."""
@@ -27,7 +27,7 @@ LONG_AGO = 1000.0
 SIDE_SMOOTHING = 0.2
 """Share of the current whiff in the side from which whiffs come."""
 
-FEATURES = {
+FEATURES: dict[str, tuple[str, ...]] = {
     "difference": ("difference",),
     "whiff": ("whiff",),
     "time since whiff": ("since_10", "since_50", "since_200"),
@@ -39,7 +39,7 @@ FEATURES = {
     "clock": ("clock",),
 }
 """The features by group, in the order in which they are written."""
-NAMES = tuple(name for group in FEATURES.values() for name in group)
+NAMES: tuple[str, ...] = tuple(name for group in FEATURES.values() for name in group)
 MEMORY_SIZE = len(NAMES)
 
 MEMORY = np.dtype(
@@ -69,7 +69,7 @@ def blank_memories(count: int, noise: float | NDArray[np.float64]) -> NDArray[An
 
 
 @njit(error_model="numpy")
-def remember(m, stride, max_steps, raw, out):
+def remember(m: Record, stride: float, max_steps: float, raw: NDArray[np.float32], out: NDArray[np.float32]) -> None:
     """Take note of an observation, and write the features."""
     left, right, direction, heading = raw[0], raw[1], raw[3], raw[4]
     from_x, from_y = -math.cos(direction), -math.sin(direction)
@@ -136,8 +136,8 @@ class Memory:
 
     def __init__(self, rows: NDArray[Any]) -> None:
         self.rows = rows
-        self.memories = blank_memories(len(rows), rows["sensor_noise"])
-        self.features = np.zeros((len(rows), MEMORY_SIZE), np.float32)
+        self.memories: NDArray[np.void] = blank_memories(len(rows), rows["sensor_noise"])
+        self.features: NDArray[np.float32] = np.zeros((len(rows), MEMORY_SIZE), np.float32)
         self._everyone = np.arange(len(rows))
 
     def forget(self, indices: NDArray[np.int64] | None = None) -> None:

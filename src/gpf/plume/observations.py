@@ -1,6 +1,7 @@
 """The kinds of observation that the environments offer, as Gymnasium spaces."""
 
 import math
+from typing import Any
 
 import numpy as np
 from gymnasium import spaces
@@ -15,7 +16,7 @@ OBSERVATIONS = ("tokens", "onehot", "raw", "memory")
 `memory`: 14 features of the recent past, see `memory.FEATURES`."""
 
 
-def observation_space(kind: str, world: World) -> spaces.Space:
+def observation_space(kind: str, world: World) -> spaces.Space[Any]:
     """The space of one lane's observations."""
     if kind == "tokens":
         return spaces.MultiDiscrete(list(OBSERVATION_SIZES))

@@ -11,8 +11,9 @@ import math
 
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
-from gpf.plume.kernels import fma
+from gpf.plume.kernels import Record, fma
 from gpf.plume.rng import normal, poisson, uniform
 
 X, Y, BORN = 0, 1, 2
@@ -23,14 +24,14 @@ _ONE, _TWO, _THREE, _FOUR = (np.uint64(n) for n in (1, 2, 3, 4))
 
 
 @njit(error_model="numpy")
-def start_wind(p, lane):
+def start_wind(p: Record, lane: Record) -> None:
     """Set the wind to its mean."""
     lane.wind_speed = p.wind_speed
     lane.wind_direction = p.wind_direction
 
 
 @njit(error_model="numpy")
-def step_wind(p, lane, stream):
+def step_wind(p: Record, lane: Record, stream: NDArray[np.uint64]) -> None:
     """Advance wind speed and direction by one step of their Ornstein-Uhlenbeck processes."""
     speed = lane.wind_speed - p.wind_reversion * (lane.wind_speed - p.wind_speed) + p.wind_speed_kick * normal(stream)
     lane.wind_speed = max(p.wind_speed_floor, speed)
@@ -41,7 +42,7 @@ def step_wind(p, lane, stream):
 
 
 @njit(error_model="numpy")
-def emit(p, lane, filaments, stream):
+def emit(p: Record, lane: Record, filaments: NDArray[np.float64], stream: NDArray[np.uint64]) -> None:
     """Release this step's filaments at the source, if it is on."""
     if p.emission_period > 0.0 and (lane.step - 1) % p.emission_period >= p.emission_on:
         return
@@ -57,7 +58,7 @@ def emit(p, lane, filaments, stream):
 
 
 @njit(error_model="numpy")
-def _compact(lane, filaments, room):
+def _compact(lane: Record, filaments: NDArray[np.float64], room: int) -> None:
     """Move the filaments that are still there to the front; if `room` columns are not free then, drop the oldest."""
     kept = 0
     for k in range(lane.first, lane.last):
@@ -75,7 +76,7 @@ def _compact(lane, filaments, room):
 
 
 @njit(error_model="numpy")
-def advect(p, lane, filaments):
+def advect(p: Record, lane: Record, filaments: NDArray[np.float64]) -> None:
     """Move all filaments with the wind; end those that leave the domain or have reached their age."""
     distance = lane.wind_speed * p.time_step
     dx = distance * math.cos(lane.wind_direction)
@@ -105,7 +106,7 @@ _EXP = tuple(
 
 
 @njit(error_model="numpy")
-def gaussian(z):
+def gaussian(z: float) -> float:
     """exp(-z / 2) for z in [0, 16], to 1e-13: a polynomial, squared seven times.
 
     The library's exp is a call, and a loop with a call in it is not vectorised.
@@ -122,7 +123,16 @@ def gaussian(z):
 
 
 @njit(error_model="numpy")
-def concentrations(p, lane, filaments, left_x, left_y, right_x, right_y, scratch):
+def concentrations(
+    p: Record,
+    lane: Record,
+    filaments: NDArray[np.float64],
+    left_x: float,
+    left_y: float,
+    right_x: float,
+    right_y: float,
+    scratch: NDArray[np.float64],
+) -> tuple[float, float]:
     """The concentration at two points, (left, right); `scratch` has two rows as long as the filaments' rows."""
     cutoff = p.cutoff_squared
     growth = p.variance_growth
@@ -141,7 +151,7 @@ def concentrations(p, lane, filaments, left_x, left_y, right_x, right_y, scratch
 
 
 @njit(error_model="numpy")
-def _sum(values, first, last):
+def _sum(values: NDArray[np.float64], first: np.uint64, last: np.uint64) -> float:
     """The sum of values[first:last], in an order that is fixed and still lets four additions run at once."""
     a = b = c = d = 0.0
     whole = first + (last - first) // _FOUR * _FOUR
@@ -156,7 +166,7 @@ def _sum(values, first, last):
 
 
 @njit(error_model="numpy")
-def place_source(p, lane, stream):
+def place_source(p: Record, lane: Record, stream: NDArray[np.uint64]) -> None:
     """Place the source upwind of the centre."""
     upwind_x, upwind_y = -math.cos(lane.wind_direction), -math.sin(lane.wind_direction)
     lane.source_x = _place_on_axis(p, p.width, upwind_x, stream)
@@ -164,7 +174,7 @@ def place_source(p, lane, stream):
 
 
 @njit(error_model="numpy")
-def place_agent(p, lane, stream):
+def place_agent(p: Record, lane: Record, stream: NDArray[np.uint64]) -> None:
     """Place the agent downwind of the source, facing upwind."""
     distance = p.start_distance_min + (p.start_distance_max - p.start_distance_min) * uniform(stream)
     bearing = lane.wind_direction + p.start_bearing * (2.0 * uniform(stream) - 1.0)
@@ -174,14 +184,14 @@ def place_agent(p, lane, stream):
 
 
 @njit(error_model="numpy")
-def _place_on_axis(p, extent, upwind, stream):
+def _place_on_axis(p: Record, extent: float, upwind: float, stream: NDArray[np.uint64]) -> float:
     """One coordinate of the source."""
     position = extent * (0.5 + p.source_upwind * upwind + p.source_jitter * (2.0 * uniform(stream) - 1.0))
     return min(max(position, p.source_margin * extent), (1.0 - p.source_margin) * extent)
 
 
 @njit(error_model="numpy")
-def move(p, lane, action):
+def move(p: Record, lane: Record, action: int) -> None:
     """Turn, then take one step forward, carried along by the current if there is one; walls stop the agent."""
     lane.heading = wrap(lane.heading + p.turns[action])
     lane.x = min(max(lane.x + p.stride * math.cos(lane.heading) + p.drift_x, 0.0), p.width)
@@ -189,6 +199,6 @@ def move(p, lane, action):
 
 
 @njit(error_model="numpy")
-def wrap(angle):
+def wrap(angle: float) -> float:
     """The angle in [-pi, pi)."""
     return angle - 2.0 * math.pi * math.floor(angle / (2.0 * math.pi) + 0.5)

@@ -10,7 +10,11 @@ from numpy.typing import NDArray
 from gpf.plume.inputs import shown, unknown
 from gpf.plume.world import START
 
-PLACES = {"position": ("x", "y"), "source": ("source_x", "source_y"), "heading": ("heading",)}
+PLACES: dict[str, tuple[str, ...]] = {
+    "position": ("x", "y"),
+    "source": ("source_x", "source_y"),
+    "heading": ("heading",),
+}
 """The options that place something, and the columns of a start that each of them sets."""
 
 

@@ -122,7 +122,7 @@ class Window:
         from matplotlib.backends import BackendFilter, backend_registry
 
         self._pause = 1.0 / fps
-        self.visible = False
+        self.visible: bool = False
         if plt.get_backend().lower() not in backend_registry.list_builtin(BackendFilter.INTERACTIVE):
             print("gpf: no display, so render_mode 'human' shows nothing; try 'rgb_array'", file=sys.stderr)
             return

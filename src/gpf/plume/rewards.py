@@ -1,13 +1,17 @@
 """The reward of a step, as a sum of named terms."""
 
+import numpy as np
 from numba import njit
+from numpy.typing import NDArray
+
+from gpf.plume.kernels import Record
 
 TERMS = ("time", "success", "whiff", "blank", "shaping")
 """Names of the terms, in the order in which `reward` writes them."""
 
 
 @njit(error_model="numpy")
-def reward(p, lane, previous_distance, success, terms):
+def reward(p: Record, lane: Record, previous_distance: float, success: bool, terms: NDArray[np.float64]) -> float:
     """Write the terms of this step's reward and return their sum; keeps the length of the current blank."""
     whiff = max(lane.left, lane.right) > p.whiff_threshold
     lane.blank_steps = 0 if whiff else lane.blank_steps + 1

@@ -46,7 +46,7 @@ def seed_streams(seeds: Sequence[int] | Sequence[tuple[int, ...]]) -> NDArray[np
 
 
 @njit(error_model="numpy")
-def next_bits(stream):
+def next_bits(stream: NDArray[np.uint64]) -> np.uint64:
     """The next 64 random bits of a stream (xoshiro256++, Blackman & Vigna 2019)."""
     s0, s1, s2, s3 = stream[0], stream[1], stream[2], stream[3]
     total = s0 + s3
@@ -61,13 +61,13 @@ def next_bits(stream):
 
 
 @njit(error_model="numpy")
-def uniform(stream):
+def uniform(stream: NDArray[np.uint64]) -> float:
     """A number in [0, 1), on a grid of 2^-53."""
     return np.int64(next_bits(stream) >> _U11) * (1.0 / 9007199254740992.0)
 
 
 @njit(error_model="numpy")
-def normal(stream):
+def normal(stream: NDArray[np.uint64]) -> float:
     """A standard normal number."""
     while True:
         bits = next_bits(stream)
@@ -88,7 +88,7 @@ def normal(stream):
 
 
 @njit(error_model="numpy")
-def poisson(stream, mean, probability_of_none):
+def poisson(stream: NDArray[np.uint64], mean: float, probability_of_none: float) -> int:
     """A Poisson count by inversion; `probability_of_none` is exp(-mean), which the caller keeps."""
     u = uniform(stream)
     count = 0

@@ -14,7 +14,7 @@ from gpf.plume.state import State
 from gpf.plume.vector_env import PlumeVectorEnv
 
 try:
-    from stable_baselines3.common.vec_env.base_vec_env import VecEnv, VecEnvIndices, VecEnvObs, VecEnvStepReturn
+    from stable_baselines3.common.vec_env.base_vec_env import VecEnv, VecEnvIndices, VecEnvObs
 except ImportError:
     raise ImportError("gpf.plume.sb3 needs stable-baselines3; pip install stable-baselines3") from None
 
@@ -48,11 +48,11 @@ class PlumeVecEnv(VecEnv):
         render_mode: str | None = None,
         threads: int | None = None,
     ) -> None:
-        self.lanes = PlumeVectorEnv(num_envs, scenario, observation, "SameStep", render_mode, threads)
+        self.lanes: PlumeVectorEnv = PlumeVectorEnv(num_envs, scenario, observation, "SameStep", render_mode, threads)
         self._each = [Lane(self.lanes, index) for index in range(self.lanes.num_envs)]
         self._actions: NDArray[np.int64] = np.zeros(self.lanes.num_envs, np.int64)
         super().__init__(self.lanes.num_envs, self.lanes.single_observation_space, self.lanes.single_action_space)
-        self.metadata = self.lanes.metadata
+        self.metadata: dict[str, Any] = self.lanes.metadata
 
     def reset(self) -> VecEnvObs:
         """Begin an episode in every lane, with the seeds and options that were set; both are used once."""
@@ -63,7 +63,7 @@ class PlumeVecEnv(VecEnv):
             starts_of(given, self.lanes.world.rows, np.flatnonzero(options["reset_mask"]))
         for options in resets:
             observations, infos = self.lanes.reset(seed=seeds or None, options=options)
-        self.reset_infos = _by_lane(infos)
+        self.reset_infos: list[dict[str, Any]] = _by_lane(infos)
         self._reset_seeds()
         self._reset_options()
         return observations.copy()
@@ -93,7 +93,7 @@ class PlumeVecEnv(VecEnv):
         """Take note of the actions."""
         self._actions = actions
 
-    def step_wait(self) -> VecEnvStepReturn:
+    def step_wait(self) -> tuple[VecEnvObs, NDArray[np.float32], NDArray[np.bool_], list[dict[str, Any]]]:
         """Step every lane; those whose episode ends begin another, and its first observation is returned."""
         observations, rewards, terminations, truncations, infos = self.lanes.step(self._actions)
         dones = terminations | truncations
@@ -148,12 +148,12 @@ class Lane:
         self._index = index
 
     @property
-    def observation_space(self) -> spaces.Space:
+    def observation_space(self) -> spaces.Space[Any]:
         """The space of its observations."""
         return self._lanes.single_observation_space
 
     @property
-    def action_space(self) -> spaces.Space:
+    def action_space(self) -> spaces.Space[Any]:
         """The space of its actions."""
         return self._lanes.single_action_space
 

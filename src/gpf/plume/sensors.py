@@ -2,14 +2,23 @@
 
 import math
 
+import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
+from gpf.plume.kernels import Record
 from gpf.plume.physics import concentrations
 from gpf.plume.rng import normal
 
 
 @njit(error_model="numpy")
-def sense(p, lane, filaments, scratch, stream):
+def sense(
+    p: Record,
+    lane: Record,
+    filaments: NDArray[np.float64],
+    scratch: NDArray[np.float64],
+    stream: NDArray[np.uint64],
+) -> None:
     """Read both antennae: concentration times gain, plus noise, clipped to what the sensor can show."""
     ahead_x, ahead_y = math.cos(lane.heading), math.sin(lane.heading)
     x = lane.x + p.antenna_forward * ahead_x

@@ -8,8 +8,9 @@ import math
 
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
-from gpf.plume.kernels import kernel
+from gpf.plume.kernels import Record, kernel
 from gpf.plume.scenario import ACTIONS, LEVELS, OCTANTS
 
 OBSERVATION_SIZES = (LEVELS, LEVELS, OCTANTS)
@@ -24,7 +25,7 @@ LEVEL_TOKENS = ("BLANK", *(f"C{band}" for band in range(LEVELS - 1)))
 OCTANT_TOKENS = tuple(f"W{octant}" for octant in range(OCTANTS))
 ACTION_TOKENS = tuple(name.replace(" ", "_").upper() for name in ACTIONS)
 SPECIAL_TOKENS = ("PAD", "BOS", "EOS", "RESET")
-VOCABULARY = {
+VOCABULARY: dict[str, tuple[str, ...]] = {
     "left": LEVEL_TOKENS,
     "right": LEVEL_TOKENS,
     "wind": OCTANT_TOKENS,
@@ -37,7 +38,7 @@ VOCABULARY_VERSION = 1
 
 
 @njit(error_model="numpy")
-def level(p, reading):
+def level(p: Record, reading: float) -> int:
     """The concentration level of a reading: how many edges lie below it."""
     count = 0
     for k in range(LEVELS - 1):
@@ -46,7 +47,7 @@ def level(p, reading):
 
 
 @njit(error_model="numpy")
-def octant(p, wind_speed, wind_direction, heading):
+def octant(p: Record, wind_speed: float, wind_direction: float, heading: float) -> int:
     """The octant that the wind comes from, as the heading sees it; 0 when it is calm."""
     if wind_speed < p.calm_speed:
         return 0
@@ -55,7 +56,7 @@ def octant(p, wind_speed, wind_direction, heading):
 
 
 @njit(error_model="numpy")
-def tokenize(p, lane, tokens):
+def tokenize(p: Record, lane: Record, tokens: NDArray[np.int64]) -> None:
     """Write the three tokens of a lane's current observation."""
     tokens[0] = level(p, lane.left)
     tokens[1] = level(p, lane.right)
@@ -68,7 +69,7 @@ def state_index(tokens: np.ndarray) -> np.ndarray:
 
 
 @kernel
-def onehot(tokens, out):
+def onehot(tokens: NDArray[np.int64], out: NDArray[np.float32]) -> None:
     """Write observations of shape (n, 3) as one-hot vectors of shape (n, 22)."""
     out[:] = 0.0
     for i in range(len(tokens)):

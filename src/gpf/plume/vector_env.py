@@ -68,14 +68,14 @@ class PlumeVectorEnv(VectorEnv[NDArray[Any], NDArray[np.int64], NDArray[Any]]):
             accepted = ", ".join(mode.value for mode in AutoresetMode)
             raise ValueError(f"autoreset_mode must be one of {accepted}, got {shown(autoreset_mode)}") from None
         self.metadata = {**self.metadata, "autoreset_mode": self._mode}
-        self.world = World(num_envs, scenario, threads)
-        self.num_envs = self.world.count
+        self.world: World = World(num_envs, scenario, threads)
+        self.num_envs: int = self.world.count
         self.observation = observation
         self.render_mode = render_mode
-        self.single_observation_space = observation_space(observation, self.world)
-        self.observation_space = batch_space(self.single_observation_space, self.num_envs)
-        self.single_action_space = spaces.Discrete(len(ACTIONS))
-        self.action_space = batch_space(self.single_action_space, self.num_envs)
+        self.single_observation_space: spaces.Space[Any] = observation_space(observation, self.world)
+        self.observation_space: spaces.Space[Any] = batch_space(self.single_observation_space, self.num_envs)
+        self.single_action_space: spaces.Discrete = spaces.Discrete(len(ACTIONS))
+        self.action_space: spaces.Space[Any] = batch_space(self.single_action_space, self.num_envs)
         self._onehot = np.zeros((self.num_envs, ONEHOT_SIZE), np.float32)
         self._memory = Memory(self.world.rows)
         self._begun = False

@@ -17,7 +17,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gpf.plume.inputs import shown, whole_number
-from gpf.plume.kernels import announcing_compilation, kernel
+from gpf.plume.kernels import Record, announcing_compilation, kernel
 from gpf.plume.physics import advect, emit, move, place_agent, place_source, start_wind, step_wind, wrap
 from gpf.plume.rewards import TERMS, reward
 from gpf.plume.rng import seed_streams
@@ -51,13 +51,26 @@ _LANES_AT_A_TIME = 128
 
 
 @njit(error_model="numpy")
-def begin(p, lane, stream, filaments, scratch):
+def begin(
+    p: Record,
+    lane: Record,
+    stream: NDArray[np.uint64],
+    filaments: NDArray[np.float64],
+    scratch: NDArray[np.float64],
+) -> None:
     """Begin an episode: mean wind, no filaments yet, source and agent placed, first readings taken."""
     begin_at(p, lane, stream, filaments, scratch, _DRAWN)
 
 
 @njit(error_model="numpy")
-def begin_at(p, lane, stream, filaments, scratch, start):
+def begin_at(
+    p: Record,
+    lane: Record,
+    stream: NDArray[np.uint64],
+    filaments: NDArray[np.float64],
+    scratch: NDArray[np.float64],
+    start: NDArray[np.float64],
+) -> None:
     """Begin an episode where `start` says (see `START`).
 
     Everything is drawn first, whether it is needed or not: a seed has the same wind, emission and noise wherever the
@@ -79,7 +92,15 @@ def begin_at(p, lane, stream, filaments, scratch, start):
 
 
 @njit(error_model="numpy")
-def step(p, lane, stream, filaments, scratch, action, terms):
+def step(
+    p: Record,
+    lane: Record,
+    stream: NDArray[np.uint64],
+    filaments: NDArray[np.float64],
+    scratch: NDArray[np.float64],
+    action: int,
+    terms: NDArray[np.float64],
+) -> tuple[float, bool, bool]:
     """Advance one lane by one step; returns its reward, and whether the source was found and time has run out."""
     lane.step += 1
     step_wind(p, lane, stream)
@@ -96,7 +117,7 @@ def step(p, lane, stream, filaments, scratch, action, terms):
 
 
 @njit(error_model="numpy")
-def observe(p, lane, tokens, raw):
+def observe(p: Record, lane: Record, tokens: NDArray[np.int64], raw: NDArray[np.float32]) -> None:
     """Write a lane's observation, as tokens and as raw numbers."""
     tokenize(p, lane, tokens)
     raw[0] = lane.left
@@ -177,18 +198,20 @@ class World:
         capacity = max(s.filament_capacity for s in scenarios)
         _check_memory(count, capacity)
         self.count = count
-        self.threads = int(threads or max(1, min(cores(), count // _LANES_PER_THREAD)))
-        self.rows = np.empty(count, ROW)
+        self.threads: int = int(threads or max(1, min(cores(), count // _LANES_PER_THREAD)))
+        self.rows: NDArray[np.void] = np.empty(count, ROW)
         self.rows[:] = [s.row() for s in scenarios] if several else scenarios[0].row()
-        self.lanes = np.zeros(count, LANE)
-        self.streams = np.zeros((count, 4), np.uint64)
-        self.filaments = np.zeros((count, 3, capacity))
-        self.scratch = np.zeros((self.threads, 2, capacity))
-        self.tokens = np.zeros((count, len(OBSERVATION_SIZES)), np.int64)
-        self.raw = np.zeros((count, len(RAW)), np.float32)
-        self.rewards = np.zeros(count)
-        self.terms = np.zeros((count, len(TERMS)))
-        self.successes, self.terminations, self.truncations = (np.zeros(count, np.bool_) for _ in range(3))
+        self.lanes: NDArray[np.void] = np.zeros(count, LANE)
+        self.streams: NDArray[np.uint64] = np.zeros((count, 4), np.uint64)
+        self.filaments: NDArray[np.float64] = np.zeros((count, 3, capacity))
+        self.scratch: NDArray[np.float64] = np.zeros((self.threads, 2, capacity))
+        self.tokens: NDArray[np.int64] = np.zeros((count, len(OBSERVATION_SIZES)), np.int64)
+        self.raw: NDArray[np.float32] = np.zeros((count, len(RAW)), np.float32)
+        self.rewards: NDArray[np.float64] = np.zeros(count)
+        self.terms: NDArray[np.float64] = np.zeros((count, len(TERMS)))
+        self.successes: NDArray[np.bool_] = np.zeros(count, np.bool_)
+        self.terminations: NDArray[np.bool_] = np.zeros(count, np.bool_)
+        self.truncations: NDArray[np.bool_] = np.zeros(count, np.bool_)
         if not _step_lanes.signatures:
             with announcing_compilation():  # no lane is touched: this only compiles, or loads what was compiled before
                 nothing = np.empty(0, np.int64)

@@ -18,7 +18,7 @@ import secrets
 import shutil
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -59,7 +59,7 @@ class Run:
         self.folder = folder
         self._existed = True
         lock = os.open(folder / ".lock", os.O_WRONLY | os.O_CREAT)
-        self.close = weakref.finalize(self, os.close, lock)
+        self.close: Callable[[], object] = weakref.finalize(self, os.close, lock)
         """Let other processes have the folder."""
         if not _locked(lock, patience):
             self.close()

@@ -82,7 +82,7 @@ class TrainingDisplay:
         self._console = Console(stderr=True)
         self._terminal = self._console.is_terminal
         self._said = 0.0
-        self.bars = Progress(
+        self.bars: Progress = Progress(
             TextColumn("{task.description:<10}", markup=False),
             BarColumn(bar_width=10, table_column=Column(min_width=10)),
             TextColumn("{task.percentage:>3.0f}%"),

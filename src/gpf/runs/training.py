@@ -82,10 +82,14 @@ class Training(ABC, Generic[C]):
     """
 
     stack: ClassVar[str] = "layers"
+    net: GrowPruneFreeze
+    progress: dict[str, Any]
 
     def __init__(self, run: Run, config: C, threads: int | None = None) -> None:
-        self.run, self.config, self.threads = run, config, threads
-        first = {
+        self.run = run
+        self.config = config
+        self.threads = threads
+        first: dict[str, Any] = {
             "round": 0, "step": 0, "seconds": 0.0, "flops": 0.0, "events": 0, "best": None, "since_best": 0,
             **self.first_progress(),
         }  # fmt: skip

@@ -94,7 +94,7 @@ def gram_spectrum(matrix: ArrayLike, divisor: float = 1.0, exact_up_to: int = EX
     return spectrum_of(np.concatenate([np.zeros(m - len(values)), values]))
 
 
-def checked_matrix(matrix: ArrayLike) -> NDArray:
+def checked_matrix(matrix: ArrayLike) -> NDArray[Any]:
     """The matrix as an array of floats; refuses what has no spectrum."""
     a = np.asarray(matrix)
     if a.ndim != 2 or 0 in a.shape:
@@ -109,7 +109,7 @@ def checked_matrix(matrix: ArrayLike) -> NDArray:
 
 
 def lanczos_spectrum(
-    product: Callable[[NDArray], NDArray], size: int, steps: int = 80, probes: int = 8, seed: int = 0
+    product: Callable[[NDArray[Any]], NDArray[Any]], size: int, steps: int = 80, probes: int = 8, seed: int = 0
 ) -> Spectrum:
     """An estimate of a symmetric matrix's spectrum from products with `probes` random vectors.
 

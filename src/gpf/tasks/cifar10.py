@@ -109,7 +109,8 @@ class Normalisation:
         planes = [images[:, part].double() for part in torch.arange(INPUTS).split(INPUTS // 3)]
         mean = torch.stack([plane.mean() for plane in planes]).repeat_interleave(INPUTS // 3)
         scale = torch.stack([1.0 / plane.std() for plane in planes]).repeat_interleave(INPUTS // 3)
-        self.scale, self.shift = scale.float(), (-mean * scale).float()
+        self.scale: Tensor = scale.float()
+        self.shift: Tensor = (-mean * scale).float()
 
     def __call__(self, images: Tensor) -> Tensor:
         """(n, 3072) bytes as numbers."""

@@ -8,7 +8,7 @@ import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -81,7 +81,10 @@ class Config(TaskConfig):
 class PermutedMNIST:
     """Digits whose pixels are in another order in each task."""
 
-    inputs, outputs, width, depth = 784, 10, 100, 3
+    inputs: ClassVar[int] = 784
+    outputs: ClassVar[int] = 10
+    width: ClassVar[int] = 100
+    depth: ClassVar[int] = 3
 
     def __init__(self, seed: int, samples: int) -> None:
         (images, classes), _ = mnist()
@@ -108,7 +111,10 @@ class SlowRegression:
     weights agree with the bits.
     """
 
-    inputs, outputs, width, depth = 21, 1, 5, 1
+    inputs: ClassVar[int] = 21
+    outputs: ClassVar[int] = 1
+    width: ClassVar[int] = 5
+    depth: ClassVar[int] = 1
     SLOW, UNITS, SHARE = 15, 100, 0.7
 
     def __init__(self, seed: int, samples: int) -> None:
@@ -144,8 +150,11 @@ PROBLEMS: dict[ProblemName, type[PermutedMNIST] | type[SlowRegression]] = {
 class Training(RoundTraining[Config]):
     """A round is a task."""
 
+    method: Method | None
+    recall: Recall | None
+
     def __init__(self, run: Run, config: Config, threads: int | None = None) -> None:
-        self.problem = PROBLEMS[config.problem](config.seed, config.samples)
+        self.problem: PermutedMNIST | SlowRegression = PROBLEMS[config.problem](config.seed, config.samples)
         super().__init__(run, config)
 
     def begin(self, extra: dict[str, Any] | None) -> None:

@@ -18,7 +18,7 @@ from torch.optim import Optimizer
 
 from gpf.navigation import online
 from gpf.navigation.acting import NetworkPolicy
-from gpf.navigation.agents import Navigator, as_bytes, from_bytes, load_navigator, make_learner, make_model
+from gpf.navigation.agents import Learner, Navigator, as_bytes, from_bytes, load_navigator, make_learner, make_model
 from gpf.navigation.config import LEARNERS, Config
 from gpf.navigation.evaluate import Evaluation, evaluate
 from gpf.navigation.rollouts import Episodes, probe_inputs
@@ -45,7 +45,7 @@ class PlumeTraining(Training[Config]):
     """A round is some epochs of the learner; now and then it is validated."""
 
     def __init__(self, run: Run, config: Config, threads: int | None = None) -> None:
-        self.world = Scenario.of(read_config(run.folder).get("world", {}))
+        self.world: Scenario = Scenario.of(read_config(run.folder).get("world", {}))
         self._plan = config.planned_events()
         super().__init__(run, config, threads)
         self._probe = torch.from_numpy(probe_inputs(self.world, config.learner.observation, config.without))
@@ -64,7 +64,7 @@ class PlumeTraining(Training[Config]):
 
     def begin(self, extra: dict[str, Any] | None) -> None:
         """Make the learner, and let it go on from its state."""
-        self.learner = make_learner(self.config, self.world, self.net, self.threads)
+        self.learner: Learner = make_learner(self.config, self.world, self.net, self.threads)
         if extra is not None:
             state = self.learner.state()
             self.learner.restore(from_bytes({name: extra[f"learner/{name}"] for name in state}, state))

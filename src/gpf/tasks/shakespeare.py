@@ -78,11 +78,13 @@ class GPT(nn.Module):
 
     def __init__(self, width: int, heads: int, depth: int, context: int, vocabulary: int = VOCABULARY) -> None:
         super().__init__()
-        self.width, self.heads, self.context = width, heads, context
-        self.token = nn.Embedding(vocabulary, width)
-        self.place = nn.Embedding(context, width)
-        self.blocks = nn.ModuleList(self.make_block(n) for n in range(depth))
-        self.norm = nn.LayerNorm(width)
+        self.width = width
+        self.heads = heads
+        self.context = context
+        self.token: nn.Embedding = nn.Embedding(vocabulary, width)
+        self.place: nn.Embedding = nn.Embedding(context, width)
+        self.blocks: nn.ModuleList = nn.ModuleList(self.make_block(n) for n in range(depth))
+        self.norm: nn.LayerNorm = nn.LayerNorm(width)
         for table in (self.token, self.place):
             nn.init.normal_(table.weight, std=0.02)
 

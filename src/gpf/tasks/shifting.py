@@ -135,8 +135,11 @@ _NOBODY: dict[str, Any] = {name: [None] * LANES for name in ("first", "first_who
 class StreamTraining(Training[Config]):
     """A round is some rollouts, wherever in the stream; a visit that ends in it is part of its metrics."""
 
+    method: Method | None
+    recall: Recall | None
+
     def __init__(self, run: Run, config: Config, threads: int | None = None) -> None:
-        self.stream = Stream.of(read_config(run.folder).get("stream", {}))
+        self.stream: Stream = Stream.of(read_config(run.folder).get("stream", {}))
         super().__init__(run, config, threads)
         self._probe = torch.from_numpy(probe_inputs(self.stream.home, "memory"))
         self._enter(self.progress["visit"])
@@ -156,7 +159,7 @@ class StreamTraining(Training[Config]):
 
     def begin(self, extra: dict[str, Any] | None) -> None:
         """Make the learner and the method, and let them go on from their state."""
-        self.learner = self._make_learner()
+        self.learner: Any = self._make_learner()
         self.method, self.recall = self._make_method()
         self._tried: tuple[tuple[int, ...], list[FlatNetwork]] = (), []  # the trial by its first epoch and versions
         self._kept: dict[str, dict[str, torch.Tensor]] = {}  # the oracle's network of each regime

@@ -1,6 +1,7 @@
 """A navigator that learns in imagination only: the same PPO, in lanes that the world model makes up."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,17 +21,19 @@ class ImaginedRollouts:
     """What `gpf.navigation.rollouts.Rollouts` is to a learner, of imagined lanes; see there for the arrays."""
 
     def __init__(self, env: ImaginedPlumeVectorEnv, model: MLP, horizon: int, seed: int) -> None:
-        self.env, self.model = env, model
+        self.env = env
+        self.model = model
         self._generator = torch.Generator().manual_seed(seed)
         count, outputs = env.num_envs, len(ACTIONS) + 1
-        self.inputs = np.zeros((horizon + 1, count, MEMORY_SIZE), np.float32)
-        self.outputs = np.zeros((horizon + 1, count, outputs), np.float32)
-        self.final = np.zeros((horizon, count, outputs), np.float32)
-        self.beside = np.zeros((horizon + 1, count, 0), np.float32)
-        self.final_beside = np.zeros((horizon, count, 0), np.float32)
-        self.actions = np.zeros((horizon, count), np.int64)
-        self.rewards = np.zeros((horizon, count), np.float32)
-        self.ends, self.bootstraps = (np.zeros((horizon, count), np.bool_) for _ in range(2))
+        self.inputs: NDArray[np.float32] = np.zeros((horizon + 1, count, MEMORY_SIZE), np.float32)
+        self.outputs: NDArray[np.float32] = np.zeros((horizon + 1, count, outputs), np.float32)
+        self.final: NDArray[np.float32] = np.zeros((horizon, count, outputs), np.float32)
+        self.beside: NDArray[np.float32] = np.zeros((horizon + 1, count, 0), np.float32)
+        self.final_beside: NDArray[np.float32] = np.zeros((horizon, count, 0), np.float32)
+        self.actions: NDArray[np.int64] = np.zeros((horizon, count), np.int64)
+        self.rewards: NDArray[np.float32] = np.zeros((horizon, count), np.float32)
+        self.ends: NDArray[np.bool_] = np.zeros((horizon, count), np.bool_)
+        self.bootstraps: NDArray[np.bool_] = np.zeros((horizon, count), np.bool_)
         self.inputs[-1], _ = env.reset(seed=seed)
         self._ages = np.zeros(count, np.int64)
         self._returns = np.zeros(count)
@@ -69,7 +72,7 @@ class ImaginedRollouts:
             np.array(success, np.bool_), np.array(steps, np.int64), np.zeros(len(done)), np.array(returns, float)
         )
 
-    def state(self) -> dict[str, NDArray]:
+    def state(self) -> dict[str, NDArray[Any]]:
         """A navigator that learns in imagination is made in one go."""
         return {}
 

@@ -62,22 +62,24 @@ class ImaginedPlumeVectorEnv(VectorEnv[NDArray[Any], NDArray[np.int64], NDArray[
             raise ValueError(f"num_envs: {num_envs!r}; accepted: a whole number of at least 1")
         if observation not in OBSERVATIONS:
             raise ValueError(f"observation: {observation!r}; accepted: {', '.join(OBSERVATIONS)}")
-        self.world = world if isinstance(world, TrainedWorld) else load_world(Path(world))
+        self.world: TrainedWorld = world if isinstance(world, TrainedWorld) else load_world(Path(world))
         scenario = self.world.scenario
-        self.num_envs, self.observation, self.render_mode = num_envs, observation, render_mode
+        self.num_envs: int = num_envs
+        self.observation = observation
+        self.render_mode: str | None = render_mode
         if max_steps is not None and max_steps < 1:
             raise ValueError(f"max_steps: {max_steps}; accepted: at least 1, or None")
-        self.max_steps = max_steps or scenario.max_steps
+        self.max_steps: int = max_steps or scenario.max_steps
         rows = np.array([scenario.row()])
         if observation == "tokens":
-            self.single_observation_space: spaces.Space = spaces.MultiDiscrete(list(OBSERVATION_SIZES))
+            self.single_observation_space: spaces.Space[Any] = spaces.MultiDiscrete(list(OBSERVATION_SIZES))
         elif observation == "onehot":
             self.single_observation_space = spaces.Box(0.0, 1.0, (ONEHOT_SIZE,), np.float32)
         else:
             self.single_observation_space = spaces.Box(*memory_bounds(rows), dtype=np.float32)
-        self.observation_space = batch_space(self.single_observation_space, num_envs)
-        self.single_action_space = spaces.Discrete(len(ACTIONS))
-        self.action_space = batch_space(self.single_action_space, num_envs)
+        self.observation_space: spaces.Space[Any] = batch_space(self.single_observation_space, num_envs)
+        self.single_action_space: spaces.Discrete = spaces.Discrete(len(ACTIONS))
+        self.action_space: spaces.Space[Any] = batch_space(self.single_action_space, num_envs)
         smells = observation_tokens(np.arange(STATES))[:, :2].max(axis=1) >= SMELL
         self._headway = np.where(smells, upwind * self.world.headway, 0.0)
         self._seen = Reckoning(num_envs, scenario, SMELL)
@@ -100,13 +102,15 @@ class ImaginedPlumeVectorEnv(VectorEnv[NDArray[Any], NDArray[np.int64], NDArray[
             self.world.model, beginnings(self.num_envs), generator=self._generator, coupling=self.world.coupling
         )
         self._ages = np.zeros(self.num_envs, np.int64)
-        self.ended = np.zeros(self.num_envs, np.bool_)
+        self.ended: NDArray[np.bool_] = np.zeros(self.num_envs, np.bool_)
         codes = self._imagination.first().numpy()
         self._seen.tokens[:] = observation_tokens(codes)
         self._memory.forget()
         return self._observe(), {}
 
-    def step(self, actions: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], dict]:
+    def step(
+        self, actions: NDArray[np.int64]
+    ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], dict[str, Any]]:
         """Imagine a step in every lane; those that have ended begin anew instead, whatever their action."""
         if self._imagination is None:
             raise gymnasium.error.ResetNeeded("step: no episode is running; call reset() first")
@@ -147,8 +151,8 @@ class ImaginedPlumeEnv(gymnasium.Env[NDArray[Any], np.int64]):
     def __init__(self, render_mode: str | None = None, **options: Any) -> None:
         self._lanes = ImaginedPlumeVectorEnv(1, **options)
         self.render_mode = render_mode
-        self.observation_space = self._lanes.single_observation_space
-        self.action_space = self._lanes.single_action_space
+        self.observation_space: spaces.Space[NDArray[Any]] = self._lanes.single_observation_space
+        self.action_space: spaces.Discrete = self._lanes.single_action_space
         self._running = False
 
     def reset(

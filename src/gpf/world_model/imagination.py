@@ -10,7 +10,7 @@ from gpf.plume.tokens import OBSERVATION_SIZES
 from gpf.world_model.model import Cache, WorldModel, window
 from gpf.world_model.sequences import BOS_CODE, FIRST_ACTION, RESET_CODE
 
-_, _RIGHTS, _WINDS = OBSERVATION_SIZES
+_RIGHTS, _WINDS = OBSERVATION_SIZES[1:]
 
 
 class Imagination:
@@ -47,7 +47,10 @@ class Imagination:
         most = model.context - 1
         if room is not None and not 1 <= room <= most:
             raise ValueError(f"room: {room} steps; accepted: 1 to {most}, for the model looks back on {model.context}")
-        self.model, self.generator, self.temperature, self.coupling = model, generator, temperature, coupling
+        self.model = model
+        self.generator = generator
+        self.temperature = temperature
+        self.coupling = coupling
         self._draws = draws
         self._room = max(1, model.context // 2) if room is None else room
         self._histories, self._copies = histories, copies

@@ -42,12 +42,12 @@ class Block(nn.Module):
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
         self.heads = heads
-        self.before_attention = nn.LayerNorm(width)
-        self.qkv = nn.Linear(width, 3 * width)
-        self.merge = nn.Linear(width, width)
-        self.before_perceptron = nn.LayerNorm(width)
-        self.up = nn.Linear(width, 4 * width)
-        self.down = nn.Linear(4 * width, width)
+        self.before_attention: nn.LayerNorm = nn.LayerNorm(width)
+        self.qkv: nn.Linear = nn.Linear(width, 3 * width)
+        self.merge: nn.Linear = nn.Linear(width, width)
+        self.before_perceptron: nn.LayerNorm = nn.LayerNorm(width)
+        self.up: nn.Linear = nn.Linear(width, 4 * width)
+        self.down: nn.Linear = nn.Linear(4 * width, width)
 
     def forward(self, x: Tensor) -> Tensor:
         """X and what comes out: (B, T, C); every place sees those before it and itself."""
@@ -100,6 +100,10 @@ class WorldModel(nn.Module):
         context: Steps that it can look back on, N: it takes a special token, and N observations and actions.
     """
 
+    left: nn.Embedding
+    right: nn.Embedding
+    wind: nn.Embedding
+
     def __init__(self, width: int = 64, heads: int = 4, depth: int = 1, context: int = 64) -> None:
         super().__init__()
         for name, value in (("width", width), ("heads", heads), ("depth", depth), ("context", context)):
@@ -107,14 +111,16 @@ class WorldModel(nn.Module):
                 raise ValueError(f"{name}: {value}; accepted: at least 1")
         if width % heads:
             raise ValueError(f"heads: {heads}; accepted: a divisor of the width, {width}")
-        self.width, self.heads, self.context = width, heads, context
+        self.width = width
+        self.heads = heads
+        self.context = context
         self.left, self.right, self.wind = (nn.Embedding(size, width) for size in OBSERVATION_SIZES)
-        self.action = nn.Embedding(len(ACTIONS), width)
-        self.special = nn.Embedding(len(SPECIAL_TOKENS), width)
-        self.place = nn.Embedding(2 * context + 1, width)
-        self.blocks = nn.ModuleList(self.make_block(n) for n in range(depth))
-        self.norm = nn.LayerNorm(width)
-        self.head = nn.Linear(width, sum(OBSERVATION_SIZES))
+        self.action: nn.Embedding = nn.Embedding(len(ACTIONS), width)
+        self.special: nn.Embedding = nn.Embedding(len(SPECIAL_TOKENS), width)
+        self.place: nn.Embedding = nn.Embedding(2 * context + 1, width)
+        self.blocks: nn.ModuleList = nn.ModuleList(self.make_block(n) for n in range(depth))
+        self.norm: nn.LayerNorm = nn.LayerNorm(width)
+        self.head: nn.Linear = nn.Linear(width, sum(OBSERVATION_SIZES))
         for table in (self.left, self.right, self.wind, self.action, self.special, self.place):
             nn.init.normal_(table.weight, std=0.05)
         nn.init.zeros_(self.head.weight)  # at first, all tokens are as likely
