@@ -111,13 +111,13 @@ def direct(graph: Imports) -> Imports:
     }
 
 
-def file_list(source: Path) -> str:
+def file_list(source: Path, indent: str = "") -> str:
     """Every package and every file with the first line of its docstring, as Markdown."""
-    folders = sorted(path.parent for path in source.glob("*/__init__.py"))
-    lines = [f"- {_line(path)}" for path in sorted(source.glob("*.py"))]
-    for folder in folders:
-        lines.append(f"- {_line(folder / '__init__.py', f'{folder.name}/')}")
-        lines += [f"    - {_line(path)}" for path in sorted(folder.glob("*.py")) if path.name != "__init__.py"]
+    files = sorted(path for path in source.glob("*.py") if not indent or path.name != "__init__.py")
+    lines = [f"{indent}- {_line(path)}" for path in files]
+    for folder in sorted(path.parent for path in source.glob("*/__init__.py")):
+        lines.append(f"{indent}- {_line(folder / '__init__.py', f'{folder.name}/')}")
+        lines.append(file_list(folder, f"{indent}    "))
     return "\n".join(lines)
 
 

@@ -28,7 +28,7 @@ def test_examples_in_docstrings_run():
     import gpf.network
 
     attempted = 0
-    for module in pkgutil.iter_modules(gpf.network.__path__, "gpf.network."):
+    for module in pkgutil.walk_packages(gpf.network.__path__, "gpf.network."):
         result = doctest.testmod(importlib.import_module(module.name))
         assert result.failed == 0, module.name
         attempted += result.attempted

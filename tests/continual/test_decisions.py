@@ -8,8 +8,8 @@ import torch
 import gpf
 from gpf.continual.decisions import Continued, FalseAlarm, NewPath, Recalled, TrialBegun
 from gpf.continual.recall import Recall, Settings, Trial, Version, copied
+from gpf.network.checkpoints.state import capture
 from gpf.network.growth import Plateau
-from gpf.network.state import capture
 
 pytestmark = pytest.mark.usefixtures("one_torch_thread")
 BEFORE, ONCE = 0.5, 0.4

@@ -9,7 +9,7 @@ import torch
 import gpf
 from gpf.continual.decisions import Continued, FalseAlarm, NewPath, Recalled, TrialBegun
 from gpf.continual.recall import Recall, Settings, copied, prune_snapshot
-from gpf.network.state import capture
+from gpf.network.checkpoints.state import capture
 
 pytestmark = pytest.mark.usefixtures("one_torch_thread")
 SETTINGS = Settings(interval=2, settled=3, trial=4, drop=0.5, keep=0.5, budget=10_000)

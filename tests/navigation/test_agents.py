@@ -68,7 +68,7 @@ def test_pruned_weights_stay_at_zero_from_the_first_step_on():
     net = make_network(config)
     layer = net.layers[0]
     weight = layer.weights[0]
-    surgery.prune(layer, weight, weight.parameter.abs() < weight.parameter.abs().median(), {})
+    surgery.prune(layer, weight, weight.parameter.abs() < weight.parameter.abs().median())
     make_learner(config, WORLD, net).epoch(0.0)
     assert not weight.parameter.detach()[weight.pruned].any()
     assert weight.parameter.detach()[~weight.pruned].all()

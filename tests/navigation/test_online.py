@@ -55,7 +55,7 @@ def attached(depth, masked, frozen, inputs=22):
         if masked:
             for layer in net.layers:
                 weight = layer.weights[0]
-                surgery.prune(layer, weight, weight.parameter.abs() < weight.parameter.abs().quantile(0.33), {})
+                surgery.prune(layer, weight, weight.parameter.abs() < weight.parameter.abs().quantile(0.33))
         if frozen:
             net.freeze(depth - 1)
         nets.append(net)

@@ -16,6 +16,8 @@ OPTIMIZERS = {
     "adamw": lambda p, **o: torch.optim.AdamW(p, lr=0.01, weight_decay=0.1, **o),
     "rmsprop": lambda p, **o: torch.optim.RMSprop(p, lr=0.005, momentum=0.5, centered=True, weight_decay=0.01, **o),
 }
+DIVISORS = {"exp_avg_sq", "max_exp_avg_sq", "square_avg"}
+WITH_DIVISORS = {torch.optim.Adam, torch.optim.AdamW, torch.optim.NAdam, torch.optim.RAdam, torch.optim.RMSprop}
 
 
 def data(inputs=6, outputs=3, count=64, seed=0):
@@ -46,10 +48,10 @@ def snapshot(net):
     """Copies of everything that training depends on, by name."""
     names = {id(p): name for name, p in net.model.named_parameters()}
     state = {f"model/{name}": tensor.clone() for name, tensor in net.model.state_dict().items()}
-    for parameter, values in net.optimizer.state.items():
+    for parameter, values in net.optimizers.states():
         for key, value in values.items():
             state[f"optimizer/{names[id(parameter)]}/{key}"] = value.clone() if torch.is_tensor(value) else value
-    state["groups"] = [[names[id(p)] for p in group["params"]] for group in net.optimizer.param_groups]
+    state["groups"] = [[names[id(p)] for p in group["params"]] for group in net.optimizers.groups]
     for i, layer in enumerate(net.layers):
         state[f"layer/{i}"] = (layer.frozen, layer.still, layer.gradients, layer.activations)
         for weight in layer.weights:
@@ -81,20 +83,23 @@ def assert_same(one, other):
 
 def assert_consistent(net):
     """What must always hold: memberships, masks, frozen layers, and the log's last word."""
-    members = [p for group in net.optimizer.param_groups for p in group["params"]]
+    members = [p for group in net.optimizers.groups for p in group["params"]]
     assert len({id(p) for p in members}) == len(members)
     trainable = {id(p) for p in net.model.parameters() if p.requires_grad}
     assert trainable == {id(p) for p in members}
-    assert {id(p) for p in net.optimizer.state} <= trainable
+    assert {id(p) for p, _ in net.optimizers.states()} <= trainable
     for layer in net.layers:
         assert all(p.requires_grad != layer.frozen for p in layer.parameters())
         for weight in layer.weights:
             if weight.pruned is None:
                 continue
-            kept = [weight.parameter, weight.parameter.grad, *net.optimizer.state.get(weight.parameter, {}).values()]
-            for values in kept:
+            state = net.optimizers.state_of(weight.parameter)
+            for name, values in {"value": weight.parameter, "gradient": weight.parameter.grad, **state}.items():
                 if torch.is_tensor(values) and values.shape == weight.parameter.shape:
-                    assert not values[weight.pruned].any()
+                    if name in DIVISORS and type(net.optimizers.holder(weight.parameter)) in WITH_DIVISORS:
+                        assert (values[weight.pruned] >= 0).all()  # it only divides
+                    else:
+                        assert not values[weight.pruned].any(), name
     if net.events:
         assert net.events[-1].after == net.shape()
     assert len(net.layers) == len(net.model.get_submodule(net.stack))

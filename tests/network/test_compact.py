@@ -1,5 +1,7 @@
+import compact_zoo as zoo
 import pytest
 import torch
+from compact_zoo import HEADS, INNER, WIDTH, compacted, size, zero
 from helpers import small, train
 from torch import nn
 
@@ -17,7 +19,7 @@ def prune_units(net, layer, units, incoming=True):
         rows[units] = True
     else:
         rows[:, units] = True
-    surgery.prune(target, weight, mask, net.optimizer.state.get(weight.parameter, {}))
+    surgery.prune(target, weight, mask, net.optimizers)
 
 
 def trained(depth=3, width=16):
@@ -58,7 +60,7 @@ def test_units_that_removal_cuts_off_go_too():
     weight = net.layers[1].weights[0]
     mask = torch.zeros_like(weight.parameter, dtype=torch.bool)
     mask[1:, 0] = True  # only unit 0 of layer 1 listens to unit 0 of layer 0
-    surgery.prune(net.layers[1], weight, mask, {})
+    surgery.prune(net.layers[1], weight, mask)
     smaller = net.compact()
     assert widths(smaller) == [15, 15, 16, 3]
     torch.testing.assert_close(smaller(x), net.model(x), rtol=1e-5, atol=1e-6)
@@ -107,7 +109,7 @@ def test_feed_forward_parts_of_transformers_shrink():
         weight = next(w for w in layer.weights if w.name == path)
         mask = torch.zeros_like(weight.parameter, dtype=torch.bool)
         weight.by_unit(mask)[:10] = True
-        surgery.prune(layer, weight, mask, {})
+        surgery.prune(layer, weight, mask)
         smaller = net.compact()
         before = sum(p.numel() for p in model.parameters())
         assert sum(p.numel() for p in smaller.parameters()) == before - 10 * (16 + 1) - 10 * 16
@@ -221,3 +223,146 @@ def test_the_compact_model_is_plain_torch():
         assert not any(hooks)
     smaller(x).sum().backward()
     assert all(type(module).__module__.split(".")[0] in ("torch", "gpf") for module in smaller.modules())
+
+
+def test_channels_with_constants_are_merged_into_one_where_padding_would_cut_them_off():
+    model, stack, inputs = zoo.made(zoo.cnn)
+    first = model[0][0][0]
+    zero(first.weight, slice(0, 6))
+    with torch.no_grad():
+        first.bias[:6] = torch.tensor([0.5, 2.0, -1.0, 0.1, -2.0, 1.0])
+    smaller = compacted(model, stack, inputs)[0][0][0]
+    assert smaller.out_channels == INNER - 5
+    assert smaller.bias[0] == 2.0  # the loudest speaks for all
+
+
+@pytest.mark.parametrize("mode", ["reflect", "replicate", "circular"])
+def test_constants_are_folded_where_padding_repeats_them(mode):
+    model = nn.Sequential(nn.Conv2d(2, 6, 3), nn.ReLU(), nn.Conv2d(6, 6, 3, padding=1, padding_mode=mode))
+    model = nn.Sequential(model)
+    zero(model[0][0].weight, slice(0, 5))
+    with torch.no_grad():
+        model[0][0].bias.fill_(1.0)
+    assert compacted(model, "0", torch.randn(2, 2, 9, 9))[0][0].out_channels == 1
+
+
+def test_statistics_of_batch_norm_go_with_their_channels():
+    model, stack, inputs = zoo.made(zoo.cnn_with_batch_norm)
+    convolution, norm, _ = model[0][0]
+    with torch.no_grad():
+        norm.running_var[:3] = 1e-4  # so little that its epsilon matters
+        norm.running_mean[:3] = convolution.bias[:3] - 0.01
+    zero(model[0][0][0].weight, slice(0, 3))
+    zero(model[0][1][0].weight, slice(None), 3)
+    norm = compacted(model, stack, inputs)[0][0][1]
+    old = model[0][0][1]
+    assert norm.num_features == INNER - 4
+    for name in ("weight", "bias", "running_mean", "running_var"):
+        assert torch.equal(getattr(norm, name), getattr(old, name)[4:])
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        nn.BatchNorm2d(6, track_running_stats=False), nn.LayerNorm([6, 7, 7]), nn.Softmax(1), nn.PReLU(6),
+        nn.AvgPool2d(3, padding=1), nn.AvgPool2d(2, divisor_override=3), nn.Flatten(2), nn.ChannelShuffle(2),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_functions_that_mix_units_or_keep_no_constants_stop_it(part):
+    after = nn.Conv1d(6, 3, 1) if type(part) is nn.Flatten else nn.Conv2d(6, 3, 1)
+    model = nn.Sequential(nn.Sequential(nn.Conv2d(2, 6, 3), part, after)).eval()
+    zero(model[0][0].weight, slice(0, 3))
+    assert size(compacted(model, "0", torch.randn(2, 2, 9, 9))) == size(model)
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        nn.MaxPool2d(3, padding=1),
+        nn.AvgPool2d(2),
+        nn.AdaptiveAvgPool2d(2),
+        nn.Dropout2d(),
+        nn.BatchNorm2d(6),
+        nn.Mish(),
+    ],
+    ids=str,
+)
+def test_functions_that_keep_units_apart_do_not_stop_it(part):
+    model = nn.Sequential(nn.Sequential(nn.Conv2d(2, 6, 3), part, nn.Conv2d(6, 3, 1))).eval()
+    zero(model[0][0].weight, slice(0, 3))
+    assert compacted(model, "0", torch.randn(2, 2, 9, 9))[0][0].out_channels == 3
+
+
+def test_an_activation_that_mixes_units_is_left_alone():
+    for function, units in ((lambda x: x.softmax(-1), INNER), (lambda x: x.abs() + 1.0, INNER - 3)):
+        layer = nn.TransformerEncoderLayer(WIDTH, HEADS, INNER, 0.0, function, batch_first=True).eval()
+        zero(layer.linear1.weight, slice(0, 3))
+        smaller = compacted(nn.Sequential(layer), "", torch.randn(2, 5, WIDTH))
+        assert smaller[0].linear1.out_features == units
+
+
+def test_transformer_layers_that_run_in_their_own_way_are_left_alone():
+    class Gated(nn.TransformerEncoderLayer):
+        def _ff_block(self, x):
+            return self.linear2(torch.relu(self.linear1(x)) / (1.0 + self.linear1(x).square().mean()))
+
+    model = nn.Sequential(Gated(WIDTH, HEADS, INNER, 0.0, batch_first=True))
+    zero(model[0].linear1.weight, slice(0, 3))
+    assert size(compacted(model, "", torch.randn(2, 5, WIDTH))) == size(model)
+
+
+def test_blocks_that_run_twice_are_left_alone():
+    block = nn.Sequential(nn.Linear(8, 8), nn.ReLU())
+    model = nn.Sequential(block, nn.Sequential(nn.Linear(8, 8), nn.ReLU()), block)
+    zero(model[0][0].weight, slice(0, 3))
+    zero(model[1][0].weight, slice(0, 3))
+    assert size(compacted(model, "", torch.randn(5, 8))) == size(model)
+
+
+def test_units_inside_a_block_go_however_the_blocks_are_run():
+    class Residual(nn.Module):
+        def __init__(self):
+            super().__init__()
+            block = [nn.Sequential(nn.Linear(8, 12), nn.Tanh(), nn.Sequential(nn.Linear(12, 8))) for _ in range(2)]
+            self.layers = nn.ModuleList(block)
+
+        def forward(self, x):
+            for layer in self.layers:
+                x = x + layer(x)
+            return x
+
+    model = Residual()
+    zero(model.layers[0][0].weight, slice(0, 7))
+    zero(model.layers[1][2][0].weight, slice(0, 7))  # its outputs are added to its inputs
+    smaller = compacted(model, "layers", torch.randn(5, 8))
+    assert widths(smaller) == [5, 8, 12, 8]
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        (nn.Conv2d(2, 6, 3, groups=2), nn.Conv2d(6, 3, 1)),
+        (nn.Conv2d(2, 6, 4), nn.Flatten(2), nn.Linear(36, 3)),  # features are places here, not channels
+        (nn.Conv2d(2, 6, 4), nn.ReLU(), nn.Linear(6, 3)),
+        (nn.Conv2d(2, 6, 4), nn.Flatten(2), nn.BatchNorm1d(6), nn.Conv1d(6, 3, 1)),
+    ],
+)
+def test_maps_whose_units_are_not_the_next_ones_inputs_are_left_alone(parts):
+    model = nn.Sequential(nn.Sequential(*parts)).eval()
+    zero(model[0][0].weight, slice(0, 3))
+    assert size(compacted(model, "0", torch.randn(2, 2, 9, 9))) == size(model)
+
+
+def test_a_normalisation_of_flattened_places_is_left_alone():
+    model = nn.Sequential(nn.Sequential(nn.Conv1d(2, 6, 3), nn.Flatten(), nn.BatchNorm1d(42), nn.Linear(42, 3))).eval()
+    zero(model[0][0].weight, slice(0, 3))
+    assert size(compacted(model, "0", torch.randn(2, 2, 9))) == size(model)
+
+
+def test_a_normalisation_that_is_used_twice_is_left_alone():
+    norm = nn.BatchNorm1d(8, affine=False)
+    parts = [nn.Linear(8, 8), norm, nn.Linear(8, 8), norm, nn.Linear(8, 8)]
+    model = nn.Sequential(nn.Sequential(*parts)).eval()
+    zero(model[0][0].weight, slice(0, 3))
+    assert size(compacted(model, "0", torch.randn(5, 8))) == size(model)

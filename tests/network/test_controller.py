@@ -10,6 +10,7 @@ from torch import nn
 import gpf
 from gpf.network import Frozen, Grown, Pruned, Thawed, Undone, surgery
 from gpf.network.belief import HIGHEST
+from gpf.network.optimizers import Optimizers
 
 NEVER = {"prune_patience": None, "freeze_patience": None}
 
@@ -544,7 +545,7 @@ def test_parameters_without_a_namesake_join_the_group_of_the_last_blocks_first_p
         net.freeze(0)
     net.grow()
     new = net.layers[1].block
-    assert [surgery.group_index(optimizer, p) for p in (new.weight, new.bias)] == [1, 1]
+    assert [Optimizers(optimizer).find(p)[0] for p in (new.weight, new.bias)] == [1, 1]
 
 
 def test_of_several_groups_the_first_parameters_takes_those_without_a_namesake():
@@ -555,7 +556,7 @@ def test_of_several_groups_the_first_parameters_takes_those_without_a_namesake()
     optimizer = torch.optim.SGD([{"params": [other]}, {"params": [weight]}, {"params": [bias]}], lr=0.1)
     net = gpf.attach(model, optimizer, rules=gpf.Rules(grow_init="built"))
     net.grow()
-    assert [surgery.group_index(optimizer, p) for p in net.layers[1].parameters()] == [1, 1]
+    assert [Optimizers(optimizer).find(p)[0] for p in net.layers[1].parameters()] == [1, 1]
 
 
 def test_parameters_whose_namesake_is_in_no_group_join_that_of_the_first_one_that_is():
@@ -566,7 +567,7 @@ def test_parameters_whose_namesake_is_in_no_group_join_that_of_the_first_one_tha
     optimizer = torch.optim.SGD([{"params": [model.other]}, {"params": [bias]}], lr=0.1)
     net = gpf.attach(model, optimizer)
     net.grow()
-    assert [surgery.group_index(optimizer, p) for p in net.layers[1].parameters()] == [1, 1]
+    assert [Optimizers(optimizer).find(p)[0] for p in net.layers[1].parameters()] == [1, 1]
 
 
 def test_parameters_join_the_first_group_where_the_last_block_has_none():
@@ -576,7 +577,7 @@ def test_parameters_join_the_first_group_where_the_last_block_has_none():
     optimizer = torch.optim.SGD([{"params": [model.a]}, {"params": [model.b]}], lr=0.1)
     net = gpf.attach(model, optimizer)
     net.grow()
-    assert [surgery.group_index(optimizer, p) for p in net.layers[1].parameters()] == [0, 0]
+    assert [Optimizers(optimizer).find(p)[0] for p in net.layers[1].parameters()] == [0, 0]
 
 
 def test_optimizers_with_parameter_names_keep_them():
@@ -716,7 +717,10 @@ def test_copying_a_layer_of_another_shape_is_refused():
 
 @pytest.mark.parametrize(
     ("stack", "message"),
-    [("blocks", "stack: 'blocks' is not in MLP; accepted"), ("head", "stack: 'head' is Linear of 0 modules; accepted")],
+    [
+        ("blocks", "stack must be a path to the blocks of MLP, got 'blocks'"),
+        ("head", "stack must be a path to a Sequential or ModuleList of at least one block, got 'head', a Linear of 0"),
+    ],
 )
 def test_a_stack_that_is_none_is_refused(stack, message):
     model = gpf.MLP(6, 8, 3)
@@ -731,12 +735,6 @@ def test_an_optimizer_of_something_else_is_refused():
         ValueError, match=r"^optimizer must train the whole stack, got one without layers\.0\.linear\.weight$"
     ):
         gpf.attach(model, torch.optim.Adam(model.head.parameters()))
-
-
-def test_a_model_without_a_factory_needs_one():
-    model = nn.Sequential(nn.Sequential(nn.Linear(3, 3)))
-    with pytest.raises(ValueError, match="^block must be given, because Sequential has no make_block$"):
-        gpf.attach(model, torch.optim.Adam(model.parameters()), stack="0")
 
 
 def test_the_drawing_shows_every_layer():
@@ -952,7 +950,7 @@ def test_pruning_again_prunes_only_what_is_new():
     layer, weight = net.layers[0], net.layers[0].weights[0]
     first, more = torch.zeros(8, 6, dtype=torch.bool), torch.zeros(8, 6, dtype=torch.bool)
     first[0], more[:3] = True, True
-    assert [surgery.prune(layer, weight, mask, {}) for mask in (first, first, more, first)] == [6, 0, 12, 0]
+    assert [surgery.prune(layer, weight, mask) for mask in (first, first, more, first)] == [6, 0, 12, 0]
     assert weight.count_pruned() == 18
     assert torch.equal(weight.pruned, more)
 
@@ -1005,7 +1003,7 @@ def test_units_are_counted_where_another_map_than_the_next_layers_reads_them():
     net = gpf.attach(model, torch.optim.SGD(model.parameters()), stack="", block=lambda depth: nn.Linear(5, 5))
     mask = torch.zeros(3, 1, 1, 1, dtype=torch.bool)
     mask[1] = True
-    surgery.prune(net.layers[0], net.layers[0].weights[0], mask, {})
+    surgery.prune(net.layers[0], net.layers[0].weights[0], mask)
     assert net.shape().pruned_units == 1
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import gpf
 from gpf.network import CheckpointError
-from gpf.network.checkpoint import MANIFEST
+from gpf.network.checkpoints.saving import MANIFEST
 
 RULES = gpf.Rules(
     grow_patience=2, max_depth=3, prune_patience=1, saliency_threshold=0.5, belief_threshold=2.0, freeze_patience=None,
@@ -92,8 +92,8 @@ def drop(folder, *path):
     ("entry", "message"),
     [
         (("format", "zip"), "its manifest must have the format 'gpf-checkpoint', that of a gpf checkpoint"),
-        (("version", 99), "version must be 1, got 99"),
-        (("version", True), "version must be 1, got True"),
+        (("version", 99), "version must be 2, got 99"),
+        (("version", True), "version must be 2, got True"),
         (("tensors", "x"), "tensors must be an object, got 'x'"),
         (("tensors", "file", 5), "tensors.file must be a plain file name in this folder, got 5"),
         (("tensors", "bytes", -1), "tensors.bytes must be a whole number of at least 0, got -1"),
@@ -102,7 +102,10 @@ def drop(folder, *path):
         (("epoch", 2.0), "epoch must be a whole number of at least 0, got 2.0"),
         (("epoch", True), "epoch must be a whole number of at least 0, got True"),
         (("stack", 3), "stack must be text, got 3"),
-        (("stack", "elsewhere"), "it does not fit the model: stack: 'elsewhere' is not in MLP; "),
+        (
+            ("stack", "elsewhere"),
+            "it does not fit the model: stack must be a path to the blocks of MLP, got 'elsewhere'",
+        ),
         (("layers", 3), "layers must be a list of at least one, got 3"),
         (("layers", []), "layers must be a list of at least one, got []"),
         (("layers", 1, "x"), "layers[1] must be an object, got 'x'"),
@@ -119,7 +122,7 @@ def drop(folder, *path):
         (("events", 0, "kind", []), "events[0].kind must be one of grown, pruned, frozen, thawed, undone, got []"),
         (("events", 0, "after", "frozen", "x"), "events[0].after.frozen must be a list, got 'x'"),
         (("rules", "unknown", 1), "rules has an unknown entry 'unknown'"),
-        (("rules", "mode", "best"), "rules: mode: 'best'; accepted: min, max"),
+        (("rules", "mode", "best"), "rules: mode must be one of min, max, got 'best'"),
         (("rules", "warmup", {}), "rules.warmup must be a finite number, text, true, false or null, got {}"),
         (
             ("rules", "grow_threshold", 10**400),
@@ -137,17 +140,23 @@ def drop(folder, *path):
         (("random", "python", 2, "x"), "random.python[2] must be a finite number, got 'x'"),
         (("optimizer", {}), "optimizer.members is missing"),
         (("optimizer", None), "optimizer must be described, for there are tensors of it, got None"),
-        (("optimizer", "class", "lr_scheduler"), "its optimizer, lr_scheduler, is not in torch.optim; pass optimizer="),
         (
-            ("optimizer", "groups", 0, "lr", "x"),
-            "optimizer.groups[0].lr must be of the kind of torch's default, 0.001, got 'x'",
+            ("optimizer", "each", 0, "class", "lr_scheduler"),
+            "its optimizer, lr_scheduler, is not in torch.optim; pass optimizer=",
         ),
         (
-            ("optimizer", "groups", 0, "betas", [0.9]),
-            "optimizer.groups[0].betas must be of the kind of torch's default, ",
+            ("optimizer", "each", 0, "groups", 0, "lr", "x"),
+            "lr of Adam's group 0 must be of the kind of torch's default, 0.001, got 'x'",
         ),
-        (("optimizer", "groups", 0, "lr", {"tensor": {}}), "optimizer.groups must be settings of Adam (RuntimeError: "),
-        (("optimizer", "groups", []), "optimizer.members must be a list for each of its 0 groups"),
+        (
+            ("optimizer", "each", 0, "groups", 0, "betas", [0.9]),
+            "betas of Adam's group 0 must be of the kind of torch's default, ",
+        ),
+        (
+            ("optimizer", "each", 0, "groups", 0, "lr", {"tensor": {}}),
+            "the settings of Adam must be those of torch's (RuntimeError: ",
+        ),
+        (("optimizer", "each", 0, "groups", []), "optimizer.members must be a list for each of its 0 groups"),
         (("optimizer", "members", 0, 0, "x"), "optimizer.members must name parameters that the model has there, got"),
         (("optimizer", "members", [[]]), "it does not fit the model: optimizer must train the whole stack"),
         (("optimizer", "stored", "head.bias", 0), "optimizer.stored must name parameters that the model has there, "),
@@ -157,6 +166,7 @@ def drop(folder, *path):
         (("undo", "optimizer", "members", [[], []]), "optimizer.members and optimizer.stored must be of its 1 groups"),
         (("undo", "trainable", ["layers.2.linear.bias"]), "trainable must name parameters that the model has there, "),
         (("extra", []), "extra must be an object, got []"),
+        (("schedulers", [1]), "schedulers[0] must be an object, got 1"),
     ],
     ids=lambda value: ".".join(map(str, value[:-1])) if isinstance(value, tuple) else "",
 )
@@ -170,7 +180,7 @@ def test_a_wrong_entry_is_named(saved, entry, message):
     [
         ("tensors",), ("tensors", "file"), ("layers",), ("layers", 0, "still"), ("plateau", "hold"),
         ("rules", "warmup"), ("epoch",), ("events",), ("events", 0, "reason"), ("events", 0, "before", "depth"),
-        ("random",), ("random", "python"), ("optimizer",), ("optimizer", "stored"), ("optimizer", "named"),
+        ("random",), ("random", "python"), ("optimizer",), ("optimizer", "stored"), ("optimizer", "each", 0, "named"),
         ("trainable",), ("prunes_due",), ("stack",), ("extra",), ("undo", "plateau"), ("undo", "optimizer"),
     ],
     ids=lambda path: ".".join(map(str, path)),

@@ -8,7 +8,8 @@ from helpers import OPTIMIZERS, assert_consistent, small, train
 
 import gpf
 from gpf.network import pruning
-from gpf.network.state import capture, restore
+from gpf.network.checkpoints.state import capture, restore
+from gpf.network.selection import mean_square_gradient
 
 FORMS = {"default": {}, "foreach": {"foreach": True}, "single": {"foreach": False}, "fused": {"fused": True}}
 CASES = [(name, form) for name in OPTIMIZERS for form in FORMS if not (form == "fused" and name == "rmsprop")]
@@ -22,7 +23,7 @@ def test_pruned_weights_gradients_and_moments_stay_zero(name, form, saliency):
     net.grow()
     train(net.model, net.optimizer, x, y)
     layer, weight = net.layers[0], net.layers[0].weights[0]
-    squares = net._mean_square_gradient(layer, weight) if saliency == "obd" else None
+    squares = mean_square_gradient(layer, weight, net.optimizers) if saliency == "obd" else None
     half = pruning.saliency(weight.parameter.detach(), saliency, squares).median().item()
     net.rules = dataclasses.replace(net.rules, saliency_threshold=half)
     event = net.prune()
@@ -106,7 +107,7 @@ def test_squares_are_those_of_whole_gradients_since_the_growth():
     weight = net.layers[0].weights[0]
     whole = weight.parameter.grad.clone()
     net.optimizer.step()
-    torch.testing.assert_close(net._mean_square_gradient(net.layers[0], weight), whole**2)
+    torch.testing.assert_close(mean_square_gradient(net.layers[0], weight, net.optimizers), whole**2)
 
 
 def test_accumulated_gradients_are_masked():
@@ -131,7 +132,7 @@ def test_optimal_brain_damage_uses_the_optimizers_own_average():
     for _ in range(4):
         train(net.model, net.optimizer, x, y, steps=1)
         expected += weight.parameter.grad**2
-    torch.testing.assert_close(net._mean_square_gradient(net.layers[0], weight), expected / 4)
+    torch.testing.assert_close(mean_square_gradient(net.layers[0], weight, net.optimizers), expected / 4)
 
 
 def test_adams_average_is_that_of_the_gradients():
@@ -143,7 +144,9 @@ def test_adams_average_is_that_of_the_gradients():
         gradients.append(weight.parameter.grad**2)
     weights = [0.001 * 0.999 ** (2 - k) for k in range(3)]
     expected = sum(w * g for w, g in zip(weights, gradients, strict=True)) / (1 - 0.999**3)
-    torch.testing.assert_close(net._mean_square_gradient(net.layers[0], weight), expected, rtol=1e-4, atol=1e-12)
+    torch.testing.assert_close(
+        mean_square_gradient(net.layers[0], weight, net.optimizers), expected, rtol=1e-4, atol=1e-12
+    )
 
 
 def test_a_mask_that_is_restored_into_a_frozen_layer_holds_when_it_thaws():
@@ -175,7 +178,7 @@ def test_only_steps_with_a_gradient_count_for_its_mean_square():
     square = weight.parameter.grad**2
     net.optimizer.zero_grad()
     net.optimizer.step()  # of nothing
-    torch.testing.assert_close(net._mean_square_gradient(net.layers[0], weight), square)
+    torch.testing.assert_close(mean_square_gradient(net.layers[0], weight, net.optimizers), square)
 
 
 @pytest.mark.parametrize("kind", ["Adam", "AdamW", "NAdam", "RAdam", "RMSprop"])
@@ -187,5 +190,5 @@ def test_the_average_of_each_optimizer_is_that_of_squared_gradients(kind):
     assert weight.squares is None
     _, x, y = small()
     train(model, net.optimizer, x, y, steps=1)
-    found = net._mean_square_gradient(net.layers[0], weight)
+    found = mean_square_gradient(net.layers[0], weight, net.optimizers)
     torch.testing.assert_close(found, weight.parameter.grad**2, rtol=1e-3, atol=1e-12)

@@ -102,8 +102,10 @@ def test_a_bare_model_needs_no_renewal():
 @pytest.mark.parametrize("known", [True, False])
 def test_all_processes_have_the_sum_of_all_activations(monkeypatch, known):
     layer = Layer(nn.Sequential(nn.Linear(3, 4), nn.ReLU()))
+    layer.watch(set(), activations=True)
     if known:
-        layer.activation, layer.activations = torch.tensor([1.0, 2.0, 3.0, 4.0]), 5
+        layer.activation.copy_(torch.tensor([1.0, 2.0, 3.0, 4.0]))
+        layer.activation_count.fill_(5)
     others = torch.tensor([10.0, 20.0, 30.0, 40.0, 7.0], dtype=torch.float64)  # of another process
     monkeypatch.setattr(torch.distributed, "all_reduce", lambda total: total.add_(others))
     share_activation(layer)

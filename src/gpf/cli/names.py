@@ -13,8 +13,8 @@ POLICIES = ("random", "reactive", "cast-and-surge")
 RULES = (
     "warmup", "grow_patience", "grow_threshold", "grow_cooldown", "grow_init", "grow_trial", "grow_undoable",
     "max_depth", "mode", "weight_threshold", "activation_threshold", "belief_increment", "belief_fall",
-    "prune_patience", "belief_threshold", "saliency", "saliency_threshold", "freeze_patience", "freeze_delta",
-    "freeze_fraction", "drop", "drop_window", "batch_decay",
+    "prune_patience", "granularity", "belief_threshold", "saliency", "saliency_threshold", "freeze_patience",
+    "freeze_delta", "freeze_fraction", "drop", "drop_window", "batch_decay",
 )  # fmt: skip
 """The fields of `gpf.Rules`."""
 

@@ -29,7 +29,12 @@ WIDEST = 110
 """Columns of the help, at most."""
 NEGATIVE = re.compile(r"-\.?\d")
 """How a negative number begins, which is a value and not an option."""
-NOUNS = {int: ("N", "a whole number"), float: ("X", "a number"), str: ("TEXT", "a text"), Path: ("PATH", "a path")}
+NOUNS: dict[type, tuple[str, str]] = {
+    int: ("N", "a whole number"),
+    float: ("X", "a number"),
+    str: ("TEXT", "a text"),
+    Path: ("PATH", "a path"),
+}
 """What the help and what errors call a value of a type."""
 
 

@@ -31,8 +31,9 @@ class _Hooked:
     """A method that does something before, or after, every step of an optimizer."""
 
     def __init__(self, model: nn.Module, optimizer: Optimizer) -> None:
-        self.model, self.optimizer = model, optimizer
-        self.parameters = dict(model.named_parameters())
+        self.model = model
+        self.optimizer = optimizer
+        self.parameters: dict[str, nn.Parameter] = dict(model.named_parameters())
         self._handles = [
             optimizer.register_step_pre_hook(Hook(lambda *_: self.before_step())),
             optimizer.register_step_post_hook(Hook(lambda *_: self.after_step())),
@@ -65,7 +66,7 @@ class L2Init(_Hooked):
     def __init__(self, model: nn.Module, optimizer: Optimizer, strength: float = 1e-3) -> None:
         super().__init__(model, optimizer)
         self.strength = strength
-        self.start = {name: p.detach().clone() for name, p in self.parameters.items()}
+        self.start: dict[str, Tensor] = {name: p.detach().clone() for name, p in self.parameters.items()}
 
     @torch.no_grad()
     def before_step(self) -> None:
@@ -86,8 +87,9 @@ class ShrinkAndPerturb(_Hooked):
         self, model: nn.Module, optimizer: Optimizer, shrink: float = 1e-4, noise: float = 1e-4, seed: int = 0
     ) -> None:
         super().__init__(model, optimizer)
-        self.shrink, self.noise = shrink, noise
-        self.random = torch.Generator().manual_seed(seed)
+        self.shrink = shrink
+        self.noise = noise
+        self.random: torch.Generator = torch.Generator().manual_seed(seed)
 
     @torch.no_grad()
     def after_step(self) -> None:
@@ -115,11 +117,13 @@ class OnlineEWC(_Hooked):
         self, model: nn.Module, optimizer: Optimizer, strength: float = 10.0, keep: float = 0.9, every: int = 2000
     ) -> None:
         super().__init__(model, optimizer)
-        self.strength, self.keep, self.every = strength, keep, every
-        self.anchor = {name: p.detach().clone() for name, p in self.parameters.items()}
-        self.importance = {name: torch.zeros_like(p) for name, p in self.parameters.items()}
-        self.gathered = {name: torch.zeros_like(p) for name, p in self.parameters.items()}
-        self.steps = torch.zeros((), dtype=torch.int64)
+        self.strength = strength
+        self.keep = keep
+        self.every = every
+        self.anchor: dict[str, Tensor] = {name: p.detach().clone() for name, p in self.parameters.items()}
+        self.importance: dict[str, Tensor] = {name: torch.zeros_like(p) for name, p in self.parameters.items()}
+        self.gathered: dict[str, Tensor] = {name: torch.zeros_like(p) for name, p in self.parameters.items()}
+        self.steps: Tensor = torch.zeros((), dtype=torch.int64)
 
     @torch.no_grad()
     def before_step(self) -> None:
@@ -173,12 +177,14 @@ class ContinualBackprop(_Hooked):
         seed: int = 0,
     ) -> None:
         super().__init__(model, optimizer)
-        self.layers, self.rate, self.maturity = layers, rate, maturity
-        self.random = torch.Generator().manual_seed(seed)
+        self.layers = layers
+        self.rate = rate
+        self.maturity = maturity
+        self.random: torch.Generator = torch.Generator().manual_seed(seed)
         hidden = layers[:-1]
-        self.utility = [torch.zeros(layer.out_features) for layer in hidden]
-        self.age = [torch.zeros(layer.out_features) for layer in hidden]
-        self.due = torch.zeros(len(hidden), dtype=torch.float64)
+        self.utility: list[Tensor] = [torch.zeros(layer.out_features) for layer in hidden]
+        self.age: list[Tensor] = [torch.zeros(layer.out_features) for layer in hidden]
+        self.due: Tensor = torch.zeros(len(hidden), dtype=torch.float64)
         self.young: dict[str, Tensor] = {}
         """Steps since each weight began anew; 0 for those that never did."""
         self._activity: list[Tensor | None] = [None] * len(hidden)

@@ -16,9 +16,9 @@ from torch import Tensor, nn
 
 from gpf.continual.decisions import Continued, Decision, FalseAlarm, NewPath, Recalled, TrialBegun
 from gpf.network import GrowPruneFreeze
+from gpf.network.checkpoints.state import capture, restore
 from gpf.network.growth import Plateau, dropped
 from gpf.network.pruning import cheapest, saliency
-from gpf.network.state import capture, restore
 from gpf.network.surgery import block_path
 
 Snapshot = tuple[dict[str, Tensor], dict[str, Any]]
@@ -129,8 +129,10 @@ class Recall:
 
     def __post_init__(self) -> None:
         self.versions: dict[int, Version] = {}
-        self.current, self.made, self.epoch = 0, 1, 0
-        self.since = 0  # epoch in which what is in use was put into place
+        self.current: int = 0
+        self.made: int = 1
+        self.epoch: int = 0
+        self.since: int = 0  # epoch in which what is in use was put into place
         self.expected: float | None = None  # the rate that it has to reach again to be what it was
         self.counts: list[tuple[float, float]] = []  # successes and steps of the latest epochs
         self.trial: Trial | None = None

@@ -1,10 +1,12 @@
 """Grow, prune and freeze for any torch model; knows nothing of plumes or of reinforcement learning."""
 
-from gpf.network.checkpoint import CheckpointError
+from gpf.network.blocks.gated import Gated
+from gpf.network.blocks.initialisers import register_identity
+from gpf.network.blocks.zeroing import zero_outputs
+from gpf.network.checkpoints.loading import load
+from gpf.network.checkpoints.saving import CheckpointError
 from gpf.network.controller import GrowPruneFreeze, attach
 from gpf.network.events import Event, Frozen, Grown, Pruned, Shape, Thawed, Undone
-from gpf.network.initialisers import register_identity, zero_outputs
-from gpf.network.loading import load
 from gpf.network.mlp import MLP
 from gpf.network.rules import Rules, batch_size
 from gpf.network.wrappers import renew
@@ -14,6 +16,7 @@ __all__ = [
     "CheckpointError",
     "Event",
     "Frozen",
+    "Gated",
     "GrowPruneFreeze",
     "Grown",
     "Pruned",

@@ -3,25 +3,33 @@
 import dataclasses
 import math
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol, SupportsFloat
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from gpf.network import belief, freezing, growth, pruning, surgery
-from gpf.network.checkpoint import save
-from gpf.network.compact import compact, is_chain
+from gpf.network import growth, sharding, surgery
+from gpf.network.blocks.factory import default_block, new_block
+from gpf.network.checkpoints.saving import save
+from gpf.network.checkpoints.state import capture, restore
+from gpf.network.compaction.compact import compact
+from gpf.network.compaction.links import is_chain
+from gpf.network.compaction.units import unit_groups
+from gpf.network.drawing import drawing
 from gpf.network.events import METRIC, Event, Frozen, Grown, Pruned, Shape, Thawed, Undone
+from gpf.network.followers import bring_in_line, check_follower
 from gpf.network.growth import Plateau
-from gpf.network.hooks import Hook
-from gpf.network.initialisers import initialise
-from gpf.network.layer import Layer, Weight
-from gpf.network.moments import keeps_second_moment, leaves_zeros_alone, second_moment
+from gpf.network.layer import Layer
+from gpf.network.masking import Masking
+from gpf.network.moments import keeps_second_moment
+from gpf.network.observation import observe
+from gpf.network.optimizers import Optimizers, groups_like
+from gpf.network.prunable import Prunable
 from gpf.network.rules import Rules, batch_size
-from gpf.network.state import capture, restore
+from gpf.network.selection import candidates, select
 from gpf.network.wrappers import is_distributed, mean_over_processes, renew, share_activation, unwrap
 
 BlockFactory = Callable[[int], nn.Module]
@@ -38,15 +46,16 @@ class Watcher(Protocol):
 
 
 _ATTACHED: weakref.WeakSet[nn.Module] = weakref.WeakSet()
-"""The stacks that are in somebody's care."""
+"""The stacks to which a network is attached."""
 
 
 def attach(
     model: nn.Module,
-    optimizer: Optimizer,
+    optimizer: Optimizer | Iterable[Optimizer],
     stack: str = "layers",
     block: BlockFactory | None = None,
     rules: Rules | None = None,
+    prunable: Prunable | None = None,
 ) -> "GrowPruneFreeze":
     """Let a model's stack of blocks grow, prune and freeze while an optimizer trains it.
 
@@ -54,10 +63,13 @@ def attach(
 
     Args:
         model: Any module with a stack of like blocks, or DistributedDataParallel or torch.compile around one.
-        optimizer: The optimizer that trains it.
+        optimizer: The optimizer that trains it, or several, such as Muon for matrices and AdamW for the rest.
         stack: Path to the `Sequential` or `ModuleList` that holds the blocks.
-        block: Makes a new block, given its place in the stack; the model's own `make_block` if not given.
+        block: Makes a new block, given its place in the stack; if not given, the model's own `make_block` or, without
+            one, a function that copies the last block and initialises the copy.
         rules: When to do what.
+        prunable: Whether a parameter, given by its name within the block, is a weight that may lose entries; by default
+            every matrix and kernel but embeddings, tables of positions, scales and the like.
 
     >>> import torch, gpf
     >>> model = gpf.MLP(inputs=22, width=64, outputs=6)
@@ -68,10 +80,11 @@ def attach(
     """
     bare = unwrap(model)
     if block is None:
-        block = getattr(bare, "make_block", None)
-        if block is None:
-            raise ValueError(f"block must be given, because {type(bare).__name__} has no make_block")
-    return GrowPruneFreeze(bare, optimizer, stack, block, rules or Rules(), is_distributed(model))
+        surgery.find_stack(bare, stack)
+        block = getattr(bare, "make_block", None) or default_block(bare, stack)
+    net = GrowPruneFreeze(bare, optimizer, stack, block, rules or Rules(), is_distributed(model), prunable)
+    net.masking.watch_wrapper(model)
+    return net
 
 
 class GrowPruneFreeze:
@@ -79,49 +92,61 @@ class GrowPruneFreeze:
 
     Attributes:
         model: The model, without wrappers.
-        optimizer: Its optimizer; None after loading a checkpoint that has none.
+        optimizers: Its optimizers; None after loading a checkpoint that has none.
+        schedulers: The learning-rate schedulers that `load` has made.
         events: All events so far, oldest first.
         epoch: Number of epochs that have ended. It only counts up: undoing a growth does not turn it back.
         extra: What was saved beside the network in the checkpoint that it was loaded from.
         watchers: Called before and after each event, in order; they are not part of a checkpoint.
+        followers: Copies of the model that change as it does; see `follow`.
     """
 
     def __init__(
         self,
         model: nn.Module,
-        optimizer: Optimizer,
+        optimizer: Optimizer | Iterable[Optimizer],
         stack: str,
         block: BlockFactory,
         rules: Rules,
         distributed: bool = False,
+        prunable: Prunable | None = None,
     ) -> None:
+        optimizers = Optimizers(optimizer)
+        _check_attachable(model, stack, optimizers)
         self.model = model
-        self.optimizer = optimizer
+        self.optimizers: Optimizers | None = optimizers
+        self.schedulers: list[Any] = []
         self.stack = stack
         self.make_block = block
-        self.rules = rules
-        self.distributed = distributed
-        self.epoch = 0
+        self.rules: Rules = rules
+        self.sharded: bool = sharding.is_sharded(model)
+        self.distributed: bool = distributed or self.sharded
+        self.prunable = prunable
+        self.epoch: int = 0
         self.events: list[Event] = []
         self.extra: dict[str, Any] = {}
         self.watchers: list[Watcher] = []
-        self.plateau = Plateau()
+        self.followers: list[nn.Module] = []
+        self.plateau: Plateau = Plateau()
         self.prunes_due: list[int] = []  # epochs left until each
-        self.layers: list[Layer] = []
+        self.layers: list[Layer] = [Layer(module, prunable) for module in surgery.find_stack(model, stack)]
         self.stored: dict[int, surgery.Stored] = {}  # optimizer state of frozen layers
         self.before_growth: tuple[dict[str, Tensor], dict[str, Any]] | None = None
-        self._check_attachable()
-        for module in surgery.find_stack(model, stack):
-            self._adopt(module)
-        self._handles = [
-            optimizer.register_step_pre_hook(Hook(self._before_step)),
-            model.register_load_state_dict_post_hook(Hook(self._silence_all)),
-        ]
-        if not leaves_zeros_alone(optimizer):
-            self._handles.append(optimizer.register_step_post_hook(Hook(self._silence_all)))
+        for layer in self.layers:
+            self._watch(layer)
+        self.masking: Masking = Masking(self.layers, model, optimizers)
         _ATTACHED.add(surgery.find_stack(model, stack))
 
     # What it is
+
+    @property
+    def optimizer(self) -> Optimizer:
+        """The optimizer, where there is one."""
+        if self.optimizers is None:
+            return None  # type: ignore[return-value]
+        if len(self.optimizers.members) > 1:
+            raise ValueError(f"this network has {len(self.optimizers.members)} optimizers; see net.optimizers")
+        return self.optimizers.members[0]
 
     @property
     def depth(self) -> int:
@@ -161,26 +186,13 @@ class GrowPruneFreeze:
         return batch_size(initial, loss, self.rules.batch_decay)
 
     def __str__(self) -> str:
-        shape = self.shape()
-        lines = [
-            f"{type(self.model).__name__}.{self.stack}: depth {shape.depth}, density {shape.density:.3f},"
-            f" {shape.parameters - shape.pruned:,} of {shape.parameters:,} parameters, epoch {self.epoch}",
-            f"{'layer':>5}  {'block':<24} {'weights':<28} {'density':>7} {'belief':>7}  state",
-        ]
-        for i, layer in enumerate(self.layers):
-            shapes = " ".join("x".join(map(str, weight.parameter.shape)) for weight in layer.weights)
-            total = sum(weight.parameter.numel() for weight in layer.weights)
-            left = 1.0 - sum(weight.count_pruned() for weight in layer.weights) / max(1, total)
-            state = "frozen" if layer.frozen else f"still for {layer.still}"
-            name = type(layer.block).__name__
-            lines.append(f"{i:>5}  {name:<24.24} {shapes:<28.28} {left:>7.3f} {layer.mean_belief():>7.3f}  {state}")
-        return "\n".join(lines)
+        return drawing(self.model, self.stack, self.layers, self.shape(), self.epoch)
 
     # What it does
 
     @torch.no_grad()
-    def end_epoch(self, metric: float) -> list[Event]:
-        """Take note that an epoch has ended with this metric; grow, prune and freeze what is due.
+    def end_epoch(self, metric: SupportsFloat) -> list[Event]:
+        """End an epoch with this metric, a number or a scalar tensor: grow, prune and freeze what is due.
 
         Under DistributedDataParallel the metric is averaged over all processes, and all of them do the same.
         """
@@ -189,41 +201,44 @@ class GrowPruneFreeze:
         rules = self.rules
         warm = self.epoch >= rules.warmup
         plateau = self.plateau.after(metric, rules, warm)
-        new = self._new_block() if warm and self._growth_is_due(plateau) else None
+        fallen = plateau.fallen(rules) if warm else None
+        grows = self._has_room() if fallen is not None else warm and self._growth_is_due(plateau)
+        new = self._new_block() if grows else None
         # Everything that can fail has been tried: from here on the network changes.
         self.epoch += 1
         ending_trial, self.plateau = self.plateau.trial == 1, plateau
         if not warm:
             return []
         self._observe()
-        if (fallen := plateau.fallen(rules)) is not None:
-            return self._start_over(fallen)
+        if fallen is not None:
+            return self._start_over(fallen, new)
         due = [left - 1 for left in self.prunes_due]
         self.prunes_due = [left for left in due if left > 0]
-        events: list[Event] = []
         if self.before_growth is not None and ending_trial:
             if plateau.trial_failed(rules):
                 failures = 1 + sum(isinstance(event, Undone) for event in self.events)
                 return [self.undo(hold=(rules.grow_patience or 0) * 2**failures)]
             if not rules.grow_undoable:
                 self.before_growth = None
+        events: list[Event] = []
+        if any(left <= 0 for left in due):  # before a growth, so that the newest layer is spared
+            events.append(self._prune(f"{rules.prune_patience} epochs after a growth"))
         if new is not None and plateau.before is not None:
             gain = growth.improvement(plateau.before, plateau.window, rules.mode)
-            reason = (
-                f"{METRIC} improved by {gain:.2g} in {rules.grow_patience} epochs, less than {rules.grow_threshold:g}"
-            )
-            events.append(self._grow(new, reason))
-        if any(left <= 0 for left in due):
-            events.append(self._prune(f"{rules.prune_patience} epochs after a growth"))
-        events += [self._freeze(i, reason) for i, reason in self._still_layers()]
+            events.append(self._grow(new, _reason_to_grow(gain, rules)))
+            if 0 in self.prunes_due:
+                self.prunes_due.remove(0)
+                events.append(self._prune("in the epoch of a growth"))
+        for i, reason in self._still_layers():
+            events.append(self._freeze(i, reason))
         return events
 
-    def _start_over(self, reason: str) -> list[Event]:
+    def _start_over(self, reason: str, new: nn.Module | None) -> list[Event]:
         """The world has changed: let everything learn, and add a layer if there is room; what was best is no more."""
         self.plateau, self.before_growth = Plateau(), None
         events = [self.thaw(layer, reason) for layer in self.frozen]
-        if self.rules.grow_patience is not None and self.depth < (self.rules.max_depth or math.inf):
-            events.append(self._grow(self._new_block(), reason))
+        if new is not None:
+            events.append(self._grow(new, reason))
         return events
 
     def restart(self, rules: Rules) -> None:
@@ -238,7 +253,7 @@ class GrowPruneFreeze:
             layer.forget_gradients()
             layer.still = 0
             self._watch(layer)
-            layer.mask_gradients()
+            layer.update_masks()
 
     def grow(self, reason: str = "asked for") -> Event:
         """Add a layer now, whatever the rules say of the metric."""
@@ -248,8 +263,8 @@ class GrowPruneFreeze:
     def prune(self, reason: str = "asked for", keep: float | None = None) -> Event:
         """Prune now, in every layer before the newest, what the rules allow.
 
-        With `keep`, weights go in the order of their saliency, whatever the belief in them, until this share of those
-        layers' weights is left; frozen layers do not count.
+        With `keep`, weights (or units, by the rules' granularity) go in the order of their saliency, whatever the
+        belief in them, until this share of those layers' weights (or units) is left; frozen layers do not count.
         """
         self._check_changeable()
         if keep is not None and not 0.0 <= keep <= 1.0:
@@ -271,7 +286,8 @@ class GrowPruneFreeze:
             raise ValueError(f"layer must be a frozen one ({frozen} now), got {layer}")
         before = self._announced()
         prefix = surgery.block_path(self.model, self.stack, layer)
-        surgery.thaw(self.layers[layer], self.optimizer, self.stored.pop(layer), prefix)
+        surgery.thaw(self.layers[layer], self._trained_by(), self.stored.pop(layer), prefix)
+        sharding.renew_root(self.model)
         return self._log(Thawed, (layer,), reason, before)
 
     def undo(self, hold: int | None = None) -> Event:
@@ -294,47 +310,72 @@ class GrowPruneFreeze:
         return self._log(Undone, (self.depth,), reason, before)
 
     def renew(self, wrapper: nn.Module) -> Any:
-        """DistributedDataParallel and torch.compile anew around the model, after an event that is `structural`."""
-        return renew(wrapper)
+        """Recreate DistributedDataParallel and torch.compile around the model, after an event that is `structural`."""
+        renewed = renew(wrapper)
+        self.masking.watch_wrapper(renewed)
+        return renewed
+
+    def follow(self, copy: nn.Module) -> None:
+        """Let a copy of the model, such as torch's AveragedModel, have the same depth and the same masks from now on.
+
+        A new block joins the copy with the weights that it has in the model; pruned weights are zero there, too.
+        """
+        self.followers.append(check_follower(self.model, copy))
 
     def compact(self) -> nn.Module:
         """A smaller dense model that computes the same, without the units that pruning has cut off."""
+        if sharding.is_sharded(self.model):
+            raise ValueError("a sharded model cannot be compacted; save() it, and gpf.load() it in one process")
         return compact(self.model, self.stack)
 
-    def save(self, folder: str | Path, optimizer: bool = True, extra: dict[str, Any] | None = None) -> None:
+    def save(
+        self,
+        folder: str | Path,
+        optimizer: bool = True,
+        extra: dict[str, Any] | None = None,
+        scheduler: Any = None,
+    ) -> None:
         """Write a checkpoint from which training goes on as if it had never stopped; see `load`.
 
         Without its optimizer it is smaller, and good for using the model. What else belongs to your training, tensors
         or plain data that JSON can hold, goes into `extra`, in the same unbroken step, and comes back as `net.extra`.
+        A learning-rate scheduler, or several in a list, goes into `scheduler`; `load` takes functions that make them.
         Under DistributedDataParallel the first process writes, and the others wait for it.
         """
-        save(self, Path(folder), optimizer, extra)
+        save(self, Path(folder), optimizer, extra, scheduler)
 
     def detach(self) -> nn.Module:
         """Remove all hooks and return the model; it keeps its shape, and pruned weights may come back in training."""
         for layer in self.layers:
             layer.unwatch()
-        for handle in self._handles:
-            handle.remove()
+        self.masking.remove()
         _ATTACHED.discard(surgery.find_stack(self.model, self.stack))
         return self.model
 
-    def __deepcopy__(self, memo: object) -> "GrowPruneFreeze":
+    def __deepcopy__(self, memo: object) -> NoReturn:
         raise TypeError("hooks cannot be copied; use copy.deepcopy(net.model), or save() and gpf.load()")
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        raise TypeError("hooks cannot be pickled; use save() and gpf.load(), or pickle net.model")
 
     # How it does it
 
-    def _adopt(self, block: nn.Module) -> Layer:
-        layer = Layer(block)
+    def _trained_by(self) -> Optimizers:
+        assert self.optimizers is not None  # `_check_changeable` has said so
+        return self.optimizers
+
+    def _adopt(self, block: nn.Module) -> None:
+        layer = Layer(block, self.prunable)
         self._watch(layer)
         self.layers.append(layer)
-        return layer
+        self.masking.structure_changed()
 
     def _watch(self, layer: Layer) -> None:
-        layer.watch(
-            squares=self.rules.saliency == "obd" and not keeps_second_moment(self.optimizer),
-            activations=self.rules.activation_threshold is not None,
-        )
+        squares: set[str] = set()
+        if self.rules.saliency == "obd" and self.optimizers is not None:
+            of = {weight.name: self.optimizers.find(weight.parameter)[1] for weight in layer.weights}
+            squares = {name for name, optimizer in of.items() if not keeps_second_moment(optimizer)}
+        layer.watch(squares, activations=self.rules.activation_threshold is not None)
 
     def extend(self) -> None:
         """Put a block of whatever weights at the end of the stack, for `state.restore` to fill; nothing is logged."""
@@ -342,36 +383,24 @@ class GrowPruneFreeze:
         surgery.append_block(self.model, self.stack, block)
         self._adopt(block)
 
+    def _has_room(self) -> bool:
+        return self.rules.grow_patience is not None and self.depth < (self.rules.max_depth or math.inf)
+
     def _growth_is_due(self, plateau: Plateau) -> bool:
         rules = self.rules
-        if rules.grow_patience is None or plateau.hold > 0 or self.depth >= (rules.max_depth or math.inf):
+        if rules.grow_patience is None or not self._has_room() or plateau.hold > 0:
             return False
         if self.plateau.trial > 0:  # one new layer at a time
             return False
         return growth.plateaued(plateau.before, plateau.window, rules.grow_patience, rules.grow_threshold, rules.mode)
 
     def _new_block(self) -> nn.Module:
-        """A block to grow by, initialised and on the right device; nothing that is in use changes."""
-        block = self.make_block(self.depth)
-        if not isinstance(block, nn.Module):
-            raise ValueError(f"block must make a torch module, got {type(block).__name__}")
-        last = self.layers[-1].block
-        known = {id(p) for p in self.model.parameters()}
-        if any(block is layer.block for layer in self.layers) or any(id(p) in known for p in block.parameters()):
-            raise ValueError("block must make a new module each time, got one whose parameters are in the model")
-        example = next(last.parameters(), None)
-        if example is not None:
-            block.to(device=example.device, dtype=example.dtype)
-        initialise(block, last, self.rules.grow_init)
-        block.train(last.training)
-        if self.distributed:
-            for tensor in [*block.parameters(), *block.buffers()]:
-                torch.distributed.broadcast(tensor.detach(), src=0)
-        return block
+        """A block to grow by; nothing that is in use changes."""
+        return new_block(self.model, self.stack, self.make_block, self.rules.grow_init, self.distributed)
 
     def _grow(self, block: nn.Module, reason: str) -> Event:
-        before = self._announced()
-        groups = self._groups_like_last(block)
+        before, optimizers = self._announced(), self._trained_by()
+        groups = groups_like(self.layers[-1].block, block, optimizers, self.stored.get(self.depth - 1, {}))
         if self.rules.grow_undoable or self.rules.grow_trial is not None:
             tensors, manifest = capture(self)
             self.before_growth = {name: tensor.detach().clone() for name, tensor in tensors.items()}, manifest
@@ -380,7 +409,7 @@ class GrowPruneFreeze:
         prefix = surgery.block_path(self.model, self.stack, place)
         for name, parameter in block.named_parameters():
             if parameter.requires_grad:
-                surgery.join(self.optimizer, parameter, groups[name], prefix + name)
+                surgery.join(optimizers, parameter, groups[name], prefix + name)
         for layer in self.layers:
             layer.forget_gradients()
         self._adopt(block)
@@ -389,98 +418,51 @@ class GrowPruneFreeze:
             self.prunes_due.append(self.rules.prune_patience)
         return self._log(Grown, (place,), reason, before)
 
-    def _groups_like_last(self, block: nn.Module) -> dict[str, int]:
-        """The parameter group that each parameter of a new block joins: that of its namesake in the last block."""
-        place, last = self.depth - 1, self.layers[-1]
-        groups = {
-            name: surgery.group_index(self.optimizer, parameter) for name, parameter in last.block.named_parameters()
-        }
-        groups |= {name: group for name, (group, _) in self.stored.get(place, {}).items()}
-        known = [group for group in groups.values() if group is not None]
-        fallback = known[0] if known else 0
-        found = {name: groups.get(name) for name, _ in block.named_parameters()}
-        return {name: fallback if group is None else group for name, group in found.items()}
-
     @torch.no_grad()
     def _prune(self, why: str, keep: float | None = None) -> Event:
         before, rules = self._announced(), self.rules
-        costs = [
-            (i, weight, pruning.saliency(weight.parameter, rules.saliency, mean_square))
-            for i, layer in enumerate(self.layers[:-1])
-            if not layer.frozen
-            for weight in layer.weights
-            for mean_square in [self._mean_square_gradient(layer, weight) if rules.saliency == "obd" else None]
-            if rules.saliency != "obd" or mean_square is not None  # it has had a gradient since the growth
-        ]
-        candidates = sum(cost.numel() for _, _, cost in costs)
-        cost_of = "absolute value" if rules.saliency == "magnitude" else f"saliency ({rules.saliency})"
-        if keep is None:
-            masks = [
-                pruning.prunable(weight.belief, cost, rules.belief_threshold, rules.saliency_threshold)
-                for _, weight, cost in costs
-            ]
-            which = f"with belief below {rules.belief_threshold:g} and {cost_of} below {rules.saliency_threshold:g}"
-        else:
-            gone_first = [c if w.pruned is None else c.masked_fill(w.pruned, -1.0) for _, w, c in costs]
-            masks = pruning.cheapest(gone_first, candidates - round(keep * candidates))
-            which = f"with the lowest {cost_of}, to keep {keep:.1%}"
+        if rules.granularity == "unit" and self.sharded:
+            raise ValueError("granularity must be 'weight' for a sharded model, got 'unit'")
+        units = unit_groups(self.model, self.stack) if rules.granularity == "unit" else []
+        selection = select(candidates(self.layers[:-1], rules, self._trained_by()), units, rules, keep)
         counts = [0] * self.depth
-        for (i, weight, _), mask in zip(costs, masks, strict=True):
-            counts[i] += surgery.prune(self.layers[i], weight, mask, self.optimizer.state.get(weight.parameter, {}))
+        for place, weight, mask in selection.masks:
+            counts[place] += surgery.prune(self.layers[place], weight, mask, self._trained_by())
         touched = tuple(i for i, count in enumerate(counts) if count)
-        return self._log(Pruned, touched, f"{sum(counts):,} of {candidates:,} weights {which}, {why}", before)
-
-    def _mean_square_gradient(self, layer: Layer, weight: Weight) -> Tensor | None:
-        if weight.squares is not None:
-            return weight.squares / layer.gradients if layer.gradients else None
-        return second_moment(self.optimizer, weight.parameter)
+        cost = "absolute value" if rules.saliency == "magnitude" else f"saliency ({rules.saliency})"
+        if keep is None:
+            which = f"with belief below {rules.belief_threshold:g} and {cost} below {rules.saliency_threshold:g}"
+        else:
+            which = f"with the lowest {cost}, to keep {keep:.1%}"
+        reason = f"{selection.chosen:,} of {selection.total:,} {selection.what} {which}, {why}"
+        return self._log(Pruned, touched, reason, before)
 
     def _observe(self) -> None:
         """Bring beliefs and stillness up to date with the epoch that has ended."""
-        rules = self.rules
         for layer in self.layers:
             if layer.frozen:
                 continue
-            for weight in layer.weights:
-                surgery.silence(weight, {})  # whatever training code has done to it
-            if self.distributed and rules.activation_threshold is not None:
+            for weight in layer.masked:
+                surgery.silence(weight, self.optimizers)  # whatever training code has done to it
+            if self.distributed and self.rules.activation_threshold is not None:
                 share_activation(layer)
-            for weight in layer.weights:
-                threshold = rules.activation_threshold
-                active = None if threshold is None else layer.active(weight, threshold)
-                weight.belief = belief.raised(
-                    weight.belief,
-                    weight.parameter,
-                    rules.weight_threshold,
-                    rules.belief_increment,
-                    active,
-                    rules.belief_fall,
-                )
-            layer.activation, layer.activations = None, 0
-            if rules.freeze_patience is not None:
-                self._observe_stillness(layer)
-
-    def _observe_stillness(self, layer: Layer) -> None:
-        moves = [(w.previous, w.parameter, w.pruned) for w in layer.weights if w.previous is not None]
-        if moves:
-            calm = freezing.still_share(moves, self.rules.freeze_delta) >= self.rules.freeze_fraction
-            layer.still = layer.still + 1 if calm else 0
-        for weight in layer.weights:
-            if weight.previous is None:
-                weight.previous = weight.parameter.detach().clone()
-            else:
-                weight.previous.copy_(weight.parameter)
+            observe(layer, self.rules)
 
     def _still_layers(self) -> Iterator[tuple[int, str]]:
+        """The layers to freeze, with the reason; the last thing that learns is never frozen."""
         rules = self.rules
         for i, layer in enumerate(self.layers):
-            if rules.freeze_patience is not None and not layer.frozen and layer.still >= rules.freeze_patience:
-                share = f"at least {rules.freeze_fraction:.0%} of its weights"
-                yield i, f"{share} moved by less than {rules.freeze_delta:g} in each of {layer.still} epochs"
+            if rules.freeze_patience is None or layer.frozen or layer.still < rules.freeze_patience:
+                continue
+            own = {id(p) for p in layer.parameters()}
+            if all(id(p) in own for group in self._trained_by().groups for p in group["params"]):
+                continue
+            share = f"at least {rules.freeze_fraction:.0%} of its weights"
+            yield i, f"{share} moved by less than {rules.freeze_delta:g} in each of {layer.still} epochs"
 
     def _freeze(self, layer: int, reason: str) -> Event:
         before = self._announced()
-        self.stored[layer] = surgery.freeze(self.layers[layer], self.optimizer)
+        self.stored[layer] = surgery.freeze(self.layers[layer], self._trained_by())
         return self._log(Frozen, (layer,), reason, before)
 
     def _announced(self) -> Shape:
@@ -490,24 +472,14 @@ class GrowPruneFreeze:
         return self.shape()
 
     def _log(self, kind: type[Event], layers: tuple[int, ...], reason: str, before: Shape) -> Event:
+        self.masking.structure_changed()
+        for follower in self.followers:
+            bring_in_line(follower, self.model, self.stack, self.layers)
         event = kind(self.epoch, layers, reason, before, self.shape())
         self.events.append(event)
         for watcher in self.watchers:
             watcher.after(self, event)
         return event
-
-    def _before_step(self, *_: Any) -> None:
-        for layer in self.layers:
-            if not layer.frozen:
-                layer.before_step()
-
-    def _silence_all(self, *_: Any) -> None:
-        """Set pruned weights to zero again, wherever they may have come from."""
-        if self.optimizer is None:
-            return
-        for layer in self.layers:
-            for weight in layer.weights:
-                surgery.silence(weight, self.optimizer.state.get(weight.parameter, {}))
 
     def _agreed(self, metric: Any) -> float:
         """The metric as a number; under DistributedDataParallel, its mean over all processes."""
@@ -521,24 +493,16 @@ class GrowPruneFreeze:
             raise ValueError(f"metric must be a finite number, got {value}")
         return value
 
-    def _check_attachable(self) -> None:
-        """Refuse what cannot be trained and changed at the same time."""
-        if isinstance(self.optimizer, torch.optim.LBFGS):
-            raise ValueError("optimizer must keep a state for each parameter, got LBFGS, which keeps one for all")
-        blocks = surgery.find_stack(self.model, self.stack)
-        if blocks in _ATTACHED:
-            raise ValueError(f"gpf is attached to {self.stack!r} of this model already; call detach() first")
-        if len({id(block) for block in blocks}) < len(blocks):
-            raise ValueError(f"stack must hold each block once, got {self.stack!r} with a block twice")
-        members = {id(p) for group in self.optimizer.param_groups for p in group["params"]}
-        for name, parameter in blocks.named_parameters():
-            if parameter.requires_grad and id(parameter) not in members:
-                where = f"{self.stack}.{name}" if self.stack else name
-                raise ValueError(f"optimizer must train the whole stack, got one without {where}")
-
     def _check_changeable(self) -> None:
-        if self.optimizer is None:
+        if self.optimizers is None:
             raise ValueError("this checkpoint was saved without its optimizer, so the network cannot change")
+        sharding.settle(self.model)
+        if not self.sharded and sharding.is_sharded(self.model):
+            raise ValueError("model must be sharded before gpf is attached to it, got one that was sharded after")
+        for i, layer in enumerate(self.layers):
+            for weight in layer.weights:
+                if layer.block.get_parameter(weight.name) is not weight.parameter:
+                    raise ValueError(f"{weight.name} of layer {i} was replaced by another tensor; attach gpf again")
         if torch.is_inference_mode_enabled():
             raise ValueError("the network cannot change in torch.inference_mode; call this outside of it")
 
@@ -546,6 +510,26 @@ class GrowPruneFreeze:
         if not isinstance(layer, int) or not 0 <= layer < self.depth:
             raise ValueError(f"layer must be a whole number from 0 to {self.depth - 1}, got {layer!r}")
         return layer
+
+
+def _check_attachable(model: nn.Module, stack: str, optimizers: Optimizers) -> None:
+    """Refuse what cannot be trained and changed at the same time."""
+    sharding.check(model)
+    blocks = surgery.find_stack(model, stack)
+    if blocks in _ATTACHED:
+        raise ValueError(f"gpf is attached to {stack!r} of this model already; call detach() first")
+    if len({id(block) for block in blocks}) < len(blocks):
+        raise ValueError(f"stack must hold each block once, got {stack!r} with a block twice")
+    members = {id(p) for group in optimizers.groups for p in group["params"]}
+    for name, parameter in blocks.named_parameters():
+        if parameter.requires_grad and id(parameter) not in members:
+            where = f"{stack}.{name}" if stack else name
+            raise ValueError(f"optimizer must train the whole stack, got one without {where}")
+
+
+def _reason_to_grow(gain: float, rules: Rules) -> str:
+    least = f"less than {rules.grow_threshold:g}" if rules.grow_threshold else "not more than 0"
+    return f"{METRIC} improved by {gain:.2g} in {rules.grow_patience} epochs, {least}"
 
 
 def _reason_to_undo(since: float | None, before: float | None) -> str:

@@ -1,18 +1,23 @@
 """When a layer holds still (Eq. 4): most of its weights hardly moved."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import torch
 from torch import Tensor
 
 
-def still_share(changes: Iterable[tuple[Tensor, Tensor, Tensor | None]], delta: float) -> float:
+def still_share(
+    changes: Iterable[tuple[Tensor, Tensor, Tensor | None]],
+    delta: float,
+    total: Callable[[list[int]], list[int]] = list,
+) -> float:
     """The share of a layer's weights that moved less than `delta` over an epoch.
 
     Args:
         changes: For each weight tensor of the layer: its values before and after, and which of them are pruned (these
             cannot move, and do not count).
         delta: The change below which a weight holds still.
+        total: Sums counts over all processes, where each holds a part of the weights.
     """
     still = counted = 0
     for before, after, pruned in changes:
@@ -22,4 +27,5 @@ def still_share(changes: Iterable[tuple[Tensor, Tensor, Tensor | None]], delta: 
             calm &= ~pruned
             counted -= int(torch.count_nonzero(pruned))
         still += int(torch.count_nonzero(calm))
+    still, counted = total([still, counted])
     return still / counted if counted else 1.0

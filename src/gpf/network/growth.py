@@ -17,9 +17,16 @@ def improvement(before: float, window: Sequence[float], mode: Mode) -> float:
     return before - best(window, mode) if mode == "min" else best(window, mode) - before
 
 
+def improved(gain: float, threshold: float) -> bool:
+    """Whether a gain counts as an improvement: at least the threshold, and more than nothing."""
+    return gain >= threshold and gain > 0.0
+
+
 def plateaued(before: float | None, window: Sequence[float], patience: int, threshold: float, mode: Mode) -> bool:
     """Whether the last `patience` values have not improved on the best one before them by `threshold`."""
-    return before is not None and len(window) >= patience and improvement(before, window, mode) < threshold
+    if before is None or len(window) < patience:
+        return False
+    return not improved(improvement(before, window, mode), threshold)
 
 
 def dropped(metric: float, best_before: float | None, share: float, mode: Mode) -> bool:
@@ -93,4 +100,4 @@ class Plateau:
         """Whether the values since the last growth are no better than those before it, by the threshold of growth."""
         if self.at_growth is None or self.since is None:
             return False
-        return improvement(self.at_growth, [self.since], rules.mode) < rules.grow_threshold
+        return not improved(improvement(self.at_growth, [self.since], rules.mode), rules.grow_threshold)

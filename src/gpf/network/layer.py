@@ -1,14 +1,18 @@
 """What the controller remembers of one layer of the stack, and the hooks by which it learns of it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
+from gpf.network import sharding
+from gpf.network.blocks.architectures import is_nonnegative
 from gpf.network.hooks import Hook
-from gpf.network.pruning import dead_units
+from gpf.network.prunable import Prunable, named_weights
+
+_PROBES = 32
 
 
 @dataclass(eq=False)
@@ -28,50 +32,81 @@ class Weight:
     squares: Tensor | None = None
     """Sum of squared gradients, where the optimizer keeps no average of its own."""
     keep: Tensor | None = None
-    """1 where an entry is not pruned and 0 where it is, as bytes: what gradients are multiplied with."""
-    silenced: tuple[int, int] | None = None
-    """Address and version of the gradient whose pruned entries were last taken away."""
+    """1 where an entry is not pruned and 0 where it is, in the parameter's dtype: torch multiplies fastest so."""
+    probe: tuple[Tensor, ...] | None = field(default=None, repr=False)
+    """Places of a few pruned entries, in which writes from outside are looked for."""
     mask_handle: RemovableHandle | None = field(default=None, repr=False)
+    counted: tuple[Tensor, sharding.Kept] | None = field(default=None, repr=False)
+    """The mask that was last counted, and the counts."""
+
+    @property
+    def values(self) -> Tensor:
+        """Its entries, of which belief and masks have the shape: those of this process's shard if it is sharded.
+
+        By way of `data`, so that a graph which autograd keeps of them stays valid when pruned entries, which are zero,
+        are set to zero.
+        """
+        return sharding.local(self.parameter.data)
+
+    def is_written(self) -> bool:
+        """Whether any of a few pruned entries is not zero, as after whatever writes to a whole weight."""
+        if not self.parameter.is_cpu:
+            return True  # masking is cheap there, and waiting for an answer is not
+        return self.probe is not None and bool(self.values[self.probe].any())
+
+    def kept(self) -> sharding.Kept | None:
+        """How many entries are left; None while none is pruned. Under FSDP, all processes must count a new mask."""
+        if self.pruned is None:
+            return None
+        if self.counted is None or self.counted[0] is not self.pruned:
+            self.counted = self.pruned, sharding.kept(self.pruned, self.parameter)
+        return self.counted[1]
+
+    def cut_off(self) -> tuple[Tensor, Tensor]:
+        """Which units have no incoming weight left, and which inputs no outgoing one."""
+        rows, columns = self.parameter.shape[:2]
+        kept = self.kept()
+        by_row, by_column = (torch.ones(rows), torch.ones(columns)) if kept is None else (kept.by_row, kept.by_column)
+        return (by_column == 0, by_row == 0) if self.transposed else (by_row == 0, by_column == 0)
 
     def by_unit(self, values: Tensor) -> Tensor:
         """Values of the weight's shape with units first: (units, inputs, ...)."""
         return values.transpose(0, 1) if self.transposed else values
 
     @torch.no_grad()
-    def silence_gradient(self, parameter: Tensor) -> None:
+    def mask_gradient(self, parameter: Tensor) -> None:
         """Take the gradient of pruned entries away as soon as it is there, before clipping sees it."""
-        gradient = parameter.grad
-        if gradient is None or self.keep is None or (gradient.data_ptr(), gradient._version) == self.silenced:
-            return
-        gradient.mul_(self.keep)  # far faster than masked_fill_
-        self.silenced = gradient.data_ptr(), gradient._version
+        if parameter.grad is not None and self.keep is not None:
+            sharding.local(parameter.grad).mul_(self.keep)
 
     def count_pruned(self) -> int:
         """Number of pruned entries."""
-        return 0 if self.pruned is None else int(torch.count_nonzero(self.pruned))
+        kept = self.kept()
+        return 0 if kept is None else self.parameter.numel() - kept.total
 
 
 class Layer:
     """One block of the stack, with the beliefs, masks and counters that belong to it."""
 
-    def __init__(self, block: nn.Module) -> None:
+    def __init__(self, block: nn.Module, prunable: Prunable | None = None) -> None:
         self.block = block
-        owners = {id(p): module for module in block.modules() for p in module.parameters(recurse=False)}
-        self.weights = [
+        self.weights: list[Weight] = [
             Weight(
                 name,
-                p,
-                transposed=type(owners[id(p)]).__name__ == "Conv1D" and p.dim() == 2,
-                belief=torch.zeros(p.shape, dtype=torch.float32, device=p.device),
+                parameter,
+                transposed=type(owner).__name__ == "Conv1D" and parameter.dim() == 2,
+                belief=torch.zeros_like(sharding.local(parameter), dtype=torch.float32, requires_grad=False),
             )
-            for name, p in block.named_parameters()
-            if p.dim() >= 2 and p.requires_grad  # what the user has frozen is not ours to prune
+            for name, parameter, owner in named_weights(block, prunable)
         ]
+        self.masked: list[Weight] = []  # those of which something is pruned
+        self._seen: list[tuple[int, int]] = []  # addresses and versions of the masked ones after the last masking
         self.frozen = False
         self.still = 0  # epochs in a row in which it held still
-        self.gradients = 0  # number of gradients in `squares`
+        self.gradients: int = 0  # number of gradients in `squares`
+        self._nonnegative = is_nonnegative(block)
         self.activation: Tensor | None = None  # sum of mean absolute outputs, by unit
-        self.activations = 0  # number of outputs in `activation`
+        self.activation_count: Tensor | None = None  # number of outputs in it; a tensor, for torch.compile
         self._handles: list[RemovableHandle] = []
 
     def parameters(self) -> Iterator[nn.Parameter]:
@@ -83,8 +118,13 @@ class Layer:
         """Number of parameters."""
         return sum(p.numel() for p in self.parameters())
 
+    @property
+    def activations(self) -> int:
+        """Number of outputs that have been gathered."""
+        return 0 if self.activation_count is None else int(self.activation_count)
+
     def mean_belief(self) -> float:
-        """Mean belief in the layer's weights; 1 when it is frozen."""
+        """Mean belief in the layer's weights, of this process's shard of them; 1 when it is frozen."""
         total = sum(w.belief.numel() for w in self.weights)
         return 1.0 if self.frozen else sum(float(w.belief.sum()) for w in self.weights) / max(1, total)
 
@@ -93,10 +133,8 @@ class Layer:
         if weight is not self.weights[-1] or self.activation is None or not self.activations:
             return None  # a block's output is that of its last map
         rows = weight.by_unit(weight.parameter)
-        if len(self.activation) != len(rows):
-            return None
         active = (self.activation / self.activations > threshold).view(-1, *[1] * (rows.dim() - 1))
-        return weight.by_unit(active)
+        return sharding.share_of(weight.by_unit(active).expand(weight.parameter.shape), weight.parameter)
 
     def dead_units(self, following: "Layer | None") -> int:
         """Number of units that have lost all weights into them or, in a plain chain of layers, all out of them."""
@@ -104,45 +142,77 @@ class Layer:
         for weight in self.weights:
             if weight.pruned is None and (following is None or all(w.pruned is None for w in following.weights)):
                 continue
-            incoming = weight.by_unit(_mask(weight))
-            outgoing = None
+            dead, _ = weight.cut_off()
             if following is not None and len(self.weights) == len(following.weights) == 1:
-                consumer = following.weights[0]
-                mask = consumer.by_unit(_mask(consumer))
-                outgoing = mask if mask.shape[1] == len(incoming) else None
-            count += int(dead_units(incoming, outgoing).sum())
+                _, unheard = following.weights[0].cut_off()
+                dead = dead | unheard if len(unheard) == len(dead) else dead
+            count += int(dead.sum())
         return count
 
-    def watch(self, squares: bool, activations: bool) -> None:
-        """Begin to gather squared gradients and activations, if asked for."""
+    def watch(self, squares: set[str], activations: bool) -> None:
+        """Begin to gather squared gradients of the weights with these names, and activations if asked for."""
         for weight in self.weights:
-            weight.squares = torch.zeros_like(weight.belief) if squares else None
+            weight.squares = torch.zeros_like(weight.belief) if weight.name in squares else None
         if activations and self.weights:
+            units = len(self.weights[-1].by_unit(self.weights[-1].parameter))
+            device = self.weights[-1].parameter.device
+            self.activation = torch.zeros(units, device=device)
+            self.activation_count = torch.zeros((), dtype=torch.int64, device=device)
             self._handles.append(self.block.register_forward_hook(Hook(self._gather_activation)))
-        self._handles.append(self.block.register_forward_pre_hook(Hook(self._hold_statistics)))
+        self._handles.append(self.block.register_forward_pre_hook(Hook(self._before_forward)))
 
     def unwatch(self) -> None:
         """Remove all hooks."""
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
+        self.activation = self.activation_count = None
         for weight in self.weights:
             if weight.mask_handle is not None:
                 weight.mask_handle.remove()
                 weight.mask_handle = None
 
-    def mask_gradients(self) -> None:
-        """See to it that pruned entries get no gradient."""
+    def update_masks(self) -> None:
+        """Let what is multiplied follow what is pruned in every weight."""
         for weight in self.weights:
-            weight.keep = None if weight.pruned is None else (~weight.pruned).view(torch.int8)
-            if weight.pruned is not None and weight.mask_handle is None:
-                learns = weight.parameter.requires_grad
-                weight.parameter.requires_grad_(True)  # a frozen one takes no hook, and may thaw
-                weight.mask_handle = weight.parameter.register_post_accumulate_grad_hook(Hook(weight.silence_gradient))
-                weight.parameter.requires_grad_(learns)
-            elif weight.pruned is None and weight.mask_handle is not None:
-                weight.mask_handle.remove()
-                weight.mask_handle = None
+            self.update_mask(weight)
+
+    def update_mask(self, weight: Weight) -> None:
+        """Let what is multiplied follow what is pruned, and see to it that pruned entries get no gradient."""
+        weight.keep = None if weight.pruned is None else (~weight.pruned).to(weight.parameter.dtype)
+        weight.probe = None if weight.pruned is None else _spread(weight.pruned)
+        if weight.pruned is not None and weight.mask_handle is None:
+            learns = weight.parameter.requires_grad
+            weight.parameter.requires_grad_(True)  # a frozen one takes no hook, and may thaw
+            weight.mask_handle = weight.parameter.register_post_accumulate_grad_hook(Hook(weight.mask_gradient))
+            weight.parameter.requires_grad_(learns)
+        elif weight.pruned is None and weight.mask_handle is not None:
+            weight.mask_handle.remove()
+            weight.mask_handle = None
+        self.masked = [weight for weight in self.weights if weight.keep is not None]
+
+    @torch.no_grad()
+    def mask_values(self) -> None:
+        """Set pruned entries to zero, whoever has written something there."""
+        multiply((w.values, w.keep) for w in self.masked)
+        self._seen = self._versions()
+
+    def mask_written_values(self, probe: bool) -> None:
+        """Set pruned entries to zero if any weight was written since the last time.
+
+        Autograd's counters tell, but not of writes through `data`; those are seen in a few pruned entries, if asked to.
+        """
+        if not self.masked:
+            return
+        if self._versions() != self._seen or (probe and any(w.is_written() for w in self.masked)):
+            self.mask_values()
+
+    def accept_values(self) -> None:
+        """Take note that a step has left pruned entries at zero."""
+        self._seen = self._versions()
+
+    def _versions(self) -> list[tuple[int, int]]:
+        return [(w.values.data_ptr(), w.parameter._version) for w in self.masked]
 
     def forget_gradients(self) -> None:
         """Begin to gather squared gradients anew."""
@@ -151,20 +221,11 @@ class Layer:
             if weight.squares is not None:
                 weight.squares.zero_()
 
-    @torch.no_grad()
-    def before_step(self) -> None:
-        """Look at the gradients that the optimizer is about to use: mask them, and gather their squares."""
-        seen = False
-        for weight in self.weights:
-            gradient = weight.parameter.grad
-            if gradient is None:
-                continue
-            weight.silence_gradient(weight.parameter)  # it may not have come from autograd, or have changed since
-            weight.silenced = None  # the next gradient may lie at the same address
-            if weight.squares is not None:
-                weight.squares.addcmul_(gradient, gradient)
-                seen = True
-        self.gradients += seen
+    def forget_activations(self) -> None:
+        """Begin to gather activations anew."""
+        if self.activation is not None and self.activation_count is not None:
+            self.activation.zero_()
+            self.activation_count.zero_()
 
     def release_statistics(self) -> None:
         """Let running statistics move again after they were held."""
@@ -174,24 +235,44 @@ class Layer:
 
     @torch.no_grad()
     def _gather_activation(self, block: nn.Module, inputs: object, output: object) -> None:
-        if not block.training:
+        if not block.training or self.activation is None or self.activation_count is None:
             return
         out = output[0] if isinstance(output, tuple) else output
         if not isinstance(out, Tensor) or not out.requires_grad:
             return  # it is not learning: it acts, or is looked at
         # Convolutions put units second, (batch, channels, ...); everything else puts them last.
         unit = 1 if self.weights[-1].parameter.dim() > 2 else out.dim() - 1
-        mean = out.abs().mean(dim=[d for d in range(out.dim()) if d != unit])
-        self.activation = mean if self.activation is None else self.activation.add_(mean)
-        self.activations += 1
+        if out.shape[unit] == len(self.activation):
+            size = out if self._nonnegative else out.abs()  # of which ReLU need not take another copy
+            self.activation.add_(size.mean(dim=[d for d in range(out.dim()) if d != unit]))
+            self.activation_count.add_(1)
 
-    def _hold_statistics(self, block: nn.Module, inputs: object) -> None:
-        """A frozen layer is a fixed function: its running statistics stay what they are."""
-        if self.frozen:
+    def _before_forward(self, block: nn.Module, inputs: object) -> None:
+        if self.frozen:  # a fixed function: its running statistics stay what they are
             for module in block.modules():
                 if isinstance(module, nn.modules.batchnorm._NormBase):
                     module.eval()
+        if not self.masked or torch.compiler.is_compiling():  # what is compiled is masked before it is called
+            return
+        if torch.is_grad_enabled():
+            self.mask_written_values(probe=True)
+        else:
+            self.mask_values()
 
 
-def _mask(weight: Weight) -> Tensor:
-    return torch.zeros_like(weight.parameter, dtype=torch.bool) if weight.pruned is None else weight.pruned
+def _spread(pruned: Tensor) -> tuple[Tensor, ...] | None:
+    """The places of a few pruned entries, far apart, as an index; None if there is no such entry."""
+    flat = pruned.reshape(-1)
+    some = torch.arange(0, len(flat), max(1, len(flat) // 4096), device=flat.device)
+    places = some[flat[some]]
+    if len(places) == 0:
+        places = torch.nonzero(flat).view(-1)
+    places = places[:: max(1, len(places) // _PROBES)]
+    return torch.unravel_index(places, pruned.shape) if len(places) else None
+
+
+def multiply(pairs: Iterable[tuple[Tensor | None, Tensor | None]]) -> None:
+    """Multiply the first tensor of each pair, or its shard, by the second, in place, where both are there."""
+    present = [(sharding.local(values), by) for values, by in pairs if values is not None and by is not None]
+    if present:
+        torch._foreach_mul_([values for values, _ in present], [by for _, by in present])

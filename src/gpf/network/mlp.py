@@ -19,9 +19,9 @@ class MLP(nn.Module):
     def __init__(self, inputs: int, width: int, outputs: int, depth: int = 1, layer_norm: bool = False) -> None:
         super().__init__()
         self.width = width
-        self.layers = nn.ModuleList([hidden_layer(inputs, width, layer_norm)])
+        self.layers: nn.ModuleList = nn.ModuleList([hidden_layer(inputs, width, layer_norm)])
         self.layers.extend(self.make_block(i) for i in range(1, depth))
-        self.head = nn.Linear(width, outputs)
+        self.head: nn.Linear = nn.Linear(width, outputs)
 
     def make_block(self, depth: int) -> nn.Module:
         """A further hidden layer, the `depth`-th counted from 0."""

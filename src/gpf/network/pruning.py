@@ -1,11 +1,18 @@
 """Which weights to prune (Eq. 3): little believed in, and cheap to lose."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
 
 from gpf.network.rules import Saliency
+
+_ROUNDING = 3e-4
+"""Relative error of a belief that was summed in float32 over some thousands of epochs."""
+_BIN_BITS = 15
+_BINS = 2 ** (31 - _BIN_BITS)
+_PART = 2**18
+_MAGNITUDE = 2**31 - 1  # all bits of a float32 but its sign
 
 
 def saliency(weight: Tensor, kind: Saliency, mean_square_gradient: Tensor | None = None) -> Tensor:
@@ -16,34 +23,57 @@ def saliency(weight: Tensor, kind: Saliency, mean_square_gradient: Tensor | None
     if kind == "magnitude":
         return weight.abs()
     if mean_square_gradient is None:
-        raise ValueError("saliency: 'obd' needs gradients, and none were seen; accepted: train before pruning")
+        raise ValueError("saliency 'obd' needs gradients, and none were seen; train before pruning")
     return 0.5 * weight.square() * mean_square_gradient
 
 
 def prunable(belief: Tensor, cost: Tensor, belief_threshold: float, saliency_threshold: float) -> Tensor:
-    """A mask of the weights whose belief and saliency both lie below their thresholds."""
-    return (belief < belief_threshold) & (cost < saliency_threshold)
+    """A mask of the weights whose belief and saliency both lie below their thresholds.
+
+    A belief that equals its threshold but for rounding does not lie below it.
+    """
+    return (belief < belief_threshold * (1.0 - _ROUNDING)) & (cost < saliency_threshold)
 
 
-def cheapest(costs: Sequence[Tensor], count: int) -> list[Tensor]:
-    """Masks of the `count` weights that cost least, over all tensors together; of equals, the first."""
-    if not costs:
-        return []
-    order = torch.cat([cost.flatten().cpu() for cost in costs]).argsort(stable=True)
-    chosen = torch.zeros(len(order), dtype=torch.bool)
-    chosen[order[:count]] = True
-    parts = chosen.split([cost.numel() for cost in costs])
-    return [part.view_as(cost).to(cost.device) for part, cost in zip(parts, costs, strict=True)]
+def cheapest(costs: Sequence[Tensor], count: int, gone: Sequence[Tensor | None] | None = None) -> list[Tensor]:
+    """Masks of the `count` entries of least absolute value, over all tensors together; of equals, the first.
 
-
-def dead_units(incoming: Tensor, outgoing: Tensor | None = None) -> Tensor:
-    """Which units have no incoming weight left, or no outgoing one.
+    Takes linear time and little memory: a histogram of the values, read as whole numbers of the same order, and then a
+    look into one bin.
 
     Args:
-        incoming: Which weights are pruned, shape (units, ...).
-        outgoing: The same of the next layer's weights, shape (next units, units, ...).
+        costs: Costs, or weights whose cost is their magnitude.
+        count: How many entries to choose.
+        gone: Masks of entries that come before all others, or None.
     """
-    dead = incoming.flatten(1).all(dim=1)
-    if outgoing is not None:
-        dead = dead | outgoing.transpose(0, 1).flatten(1).all(dim=1)
-    return dead
+    first = gone or [None] * len(costs)
+    masks = [torch.zeros(cost.shape, dtype=torch.bool) for cost in costs]
+    if not costs or count <= 0:
+        return [mask.to(cost.device) for mask, cost in zip(masks, costs, strict=True)]
+    values = [cost.detach().cpu().float().flatten().view(torch.int32) for cost in costs]
+    before_all = [None if mask is None else mask.cpu().flatten() for mask in first]
+
+    def parts() -> Iterator[tuple[Tensor, Tensor]]:
+        """Whole numbers in the order of the costs, in parts that fit a cache, and the same parts of the masks."""
+        for value, early, mask in zip(values, before_all, masks, strict=True):
+            for start in range(0, len(value), _PART):
+                part = slice(start, start + _PART)
+                key = value[part].bitwise_and(_MAGNITUDE).add_(1)
+                yield key if early is None else key.mul_(~early[part]), mask.view(-1)[part]
+
+    histogram = torch.zeros(_BINS, dtype=torch.int64)
+    for key, _ in parts():
+        histogram += torch.bincount(key >> _BIN_BITS, minlength=_BINS)
+    upto = histogram.cumsum(0)
+    bin_of_last = int(torch.searchsorted(upto, count))
+    below = int(upto[bin_of_last - 1]) if bin_of_last else 0
+    inside = torch.cat([key[key >> _BIN_BITS == bin_of_last] for key, _ in parts()])
+    highest = int(inside.kthvalue(count - below).values)
+    equals = count - below - int(torch.count_nonzero(inside < highest))  # how many of them are wanted
+    for key, mask in parts():
+        torch.lt(key, highest, out=mask)
+        if equals > 0:
+            found = torch.nonzero(key == highest).flatten()[:equals]
+            mask[found] = True
+            equals -= len(found)
+    return [mask.to(cost.device) for mask, cost in zip(masks, costs, strict=True)]

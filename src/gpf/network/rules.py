@@ -6,7 +6,8 @@ import sys
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-Init = Literal["identity", "kaiming", "copy", "built"]
+Init = Literal["identity", "gated", "kaiming", "copy", "built"]
+Granularity = Literal["weight", "unit"]
 Mode = Literal["min", "max"]
 Saliency = Literal["magnitude", "obd"]
 
@@ -28,7 +29,8 @@ class Rules:
     grow_cooldown: int = 0
     """Epochs after a growth before patience is counted again, in which a new layer settles. Default 0 epochs."""
     grow_init: Init = "identity"
-    """How a new layer starts: `identity` (the function survives), `kaiming`, `copy` of the last one, or as `built`."""
+    """How a new layer starts: `identity` (the function survives), `gated` (the function survives in any block: the new
+    one is wrapped in `gpf.network.Gated`), `kaiming`, `copy` of the last one, or as `built`."""
     grow_trial: int | None = None
     """Epochs within which a new layer must have improved the metric by `grow_threshold`, or it is taken out again and
     the network goes back to where it was before it; None keeps every layer. Each failure doubles the time until the
@@ -50,7 +52,11 @@ class Rules:
     """By how much belief in a weight falls in an epoch in which it does not rise. Default 0: it only rises."""
 
     prune_patience: int | None = 5
-    """Epochs between a growth and the pruning of the layers before it (rho_p); None never prunes. Default 5 epochs."""
+    """Epochs between a growth and the pruning of the layers before it (rho_p); 0 prunes in the same epoch, None never.
+    Default 5 epochs."""
+    granularity: Granularity = "weight"
+    """What is pruned: single weights, or whole units (hidden units, channels, attention heads) by the means of belief
+    and saliency over their weights. `compact` can remove every pruned unit."""
     belief_threshold: float = 0.3
     """Belief below which a weight may be pruned (omega_p). Default 0.3."""
     saliency: Saliency = "magnitude"
@@ -76,23 +82,23 @@ class Rules:
     """Decay of the batch size with the loss (eta_bs); see `batch_size`. Default 0: constant."""
 
     def __post_init__(self) -> None:
-        choices = {"grow_init": Init, "mode": Mode, "saliency": Saliency}
+        choices = {"grow_init": Init, "mode": Mode, "saliency": Saliency, "granularity": Granularity}
         least = {"max_depth": 1, "grow_patience": 1, "grow_trial": 1, "freeze_patience": 1, "drop_window": 1}
         for spec in dataclasses.fields(self):
             value = getattr(self, spec.name)
             if spec.name in choices:
                 accepted = get_args(choices[spec.name])
                 if value not in accepted:
-                    raise ValueError(f"{spec.name}: {value!r}; accepted: {', '.join(accepted)}")
+                    raise ValueError(f"{spec.name} must be one of {', '.join(accepted)}, got {value!r}")
             elif spec.name == "grow_undoable":
                 if not isinstance(value, bool):
-                    raise ValueError(f"{spec.name}: {value!r}; accepted: True or False")
+                    raise ValueError(f"{spec.name} must be True or False, got {value!r}")
             elif value is not None or "None" not in str(spec.type):
                 _check_number(spec.name, value, "int" in str(spec.type), least.get(spec.name, 0))
         if not 0.0 < self.freeze_fraction <= 1.0:
-            raise ValueError(f"freeze_fraction: {self.freeze_fraction}; accepted: above 0, at most 1")
+            raise ValueError(f"freeze_fraction must be above 0 and at most 1, got {self.freeze_fraction}")
         if self.drop is not None and not 0.0 < self.drop < 1.0:
-            raise ValueError(f"drop: {self.drop}; accepted: above 0, below 1, or None")
+            raise ValueError(f"drop must be above 0 and below 1, or None, got {self.drop}")
 
     @classmethod
     def fixed(cls) -> "Rules":
@@ -162,9 +168,12 @@ class Rules:
 def _check_number(name: str, value: Any, whole: bool, least: int) -> None:
     is_number = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
     if not is_number or not least <= value <= sys.float_info.max:
-        raise ValueError(f"{name}: {value!r}; accepted: a {'whole' if whole else 'finite'} number, at least {least}")
+        raise ValueError(f"{name} must be a {'whole' if whole else 'finite'} number of at least {least}, got {value!r}")
 
 
 def batch_size(initial: int, loss: float, decay: float) -> int:
     """The paper's batch size, b_0 exp(-eta_bs L), rounded, and at least 1."""
-    return max(1, round(initial * math.exp(-decay * loss)))
+    try:
+        return max(1, round(initial * math.exp(-decay * loss)))
+    except (OverflowError, ValueError):  # too large for a number, or none at all
+        raise ValueError(f"loss must give a finite batch size {initial} exp(-{decay:g} loss), got {loss}") from None

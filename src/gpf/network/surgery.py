@@ -10,7 +10,11 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from gpf.network import sharding
+from gpf.network.blocks.depth import record_depth
 from gpf.network.layer import Layer, Weight
+from gpf.network.moments import only_divides
+from gpf.network.optimizers import Optimizers
 
 Stack = nn.Sequential | nn.ModuleList
 Stored = dict[str, tuple[int, dict[str, Any]]]
@@ -22,11 +26,11 @@ def find_stack(model: nn.Module, path: str) -> Stack:
     try:
         stack = model.get_submodule(path)
     except AttributeError:
-        raise ValueError(f"stack: {path!r} is not in {type(model).__name__}; accepted: a path to its blocks") from None
+        raise ValueError(f"stack must be a path to the blocks of {type(model).__name__}, got {path!r}") from None
     if not isinstance(stack, nn.Sequential | nn.ModuleList) or len(stack) == 0:
         raise ValueError(
-            f"stack: {path!r} is {type(stack).__name__} of {len(list(stack.children()))} modules;"
-            " accepted: a Sequential or ModuleList of at least one block"
+            "stack must be a path to a Sequential or ModuleList of at least one block, got"
+            f" {path!r}, a {type(stack).__name__} of {len(list(stack.children()))} modules"
         )
     return stack
 
@@ -35,7 +39,8 @@ def append_block(model: nn.Module, path: str, block: nn.Module) -> None:
     """Add a block to the end of the stack."""
     stack = find_stack(model, path)
     stack.append(block)
-    _announce_depth(model, path, len(stack) - 1, len(stack))
+    record_depth(model, path, len(stack) - 1, len(stack))
+    sharding.renew_root(model)
 
 
 def block_path(model: nn.Module, path: str, place: int) -> str:
@@ -48,34 +53,19 @@ def remove_last_block(model: nn.Module, path: str) -> None:
     """Take the last block out of the stack."""
     stack = find_stack(model, path)
     delattr(stack, list(stack._modules)[-1])  # `del stack[-1]` would rename the others
-    _announce_depth(model, path, len(stack) + 1, len(stack))
+    record_depth(model, path, len(stack) + 1, len(stack))
+    sharding.renew_root(model)
 
 
-def _announce_depth(model: nn.Module, path: str, old: int, new: int) -> None:
-    """Some models write their depth down: torch's TransformerEncoder, and Hugging Face's configurations."""
-    owner = model.get_submodule(path.rpartition(".")[0])
-    for holder, name in ((owner, "num_layers"), (getattr(model, "config", None), "num_hidden_layers")):
-        if getattr(holder, name, None) == old:
-            setattr(holder, name, new)
-
-
-def group_index(optimizer: Optimizer, parameter: Tensor) -> int | None:
-    """The parameter group that a parameter is in."""
-    for index, group in enumerate(optimizer.param_groups):
-        if any(p is parameter for p in group["params"]):
-            return index
-    return None
-
-
-def join(optimizer: Optimizer, parameter: nn.Parameter, group: int, name: str) -> None:
+def join(optimizers: Optimizers, parameter: nn.Parameter, group: int, name: str) -> None:
     """Put a parameter into a group, with the group's settings."""
-    if group_index(optimizer, parameter) is not None:
-        raise ValueError(f"optimizer: {name} is in it already; accepted: each parameter once")
-    members = optimizer.param_groups[group]
+    if optimizers.find(parameter)[0] is not None:
+        raise ValueError(f"optimizer must have each parameter once, got {name} for a second time")
+    members = optimizers.groups[group]
     members["params"].append(parameter)
     if "param_names" in members:
         members["param_names"].append(name)
-    _match_momentum(optimizer, members, parameter)
+    _match_momentum(optimizers.owner(group), members, parameter)
 
 
 def _match_momentum(optimizer: Optimizer, group: dict[str, Any], parameter: nn.Parameter) -> None:
@@ -86,23 +76,23 @@ def _match_momentum(optimizer: Optimizer, group: dict[str, Any], parameter: nn.P
         optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
 
 
-def leave(optimizer: Optimizer, parameter: nn.Parameter) -> dict[str, Any]:
-    """Take a parameter out of the optimizer; returns the state that it had there."""
-    for group in optimizer.param_groups:
+def leave(optimizers: Optimizers, parameter: nn.Parameter) -> dict[str, Any]:
+    """Take a parameter out of its optimizer; returns the state that it had there."""
+    for group in optimizers.groups:
         for place, member in enumerate(group["params"]):
             if member is parameter:
                 del group["params"][place]
                 if "param_names" in group:
                     del group["param_names"][place]
-                return dict(optimizer.state.pop(parameter, {}))
+                return optimizers.pop_state(parameter)
     return {}
 
 
 def set_members(
-    optimizer: Optimizer, group: int, parameters: Mapping[str, nn.Parameter], foreign: list[Tensor]
+    optimizers: Optimizers, group: int, parameters: Mapping[str, nn.Parameter], foreign: list[Tensor]
 ) -> None:
     """Let a group hold these parameters, by name, and the foreign ones, which are not the model's, after them."""
-    members = optimizer.param_groups[group]
+    members = optimizers.groups[group]
     if "param_names" in members:
         names = {id(p): name for name, p in zip(members["param_names"], members["params"], strict=True)}
         members["param_names"] = [*parameters, *(names[id(p)] for p in foreign)]
@@ -110,51 +100,58 @@ def set_members(
 
 
 @torch.no_grad()
-def prune(layer: Layer, weight: Weight, mask: Tensor, state: dict[str, Any]) -> int:
+def prune(layer: Layer, weight: Weight, mask: Tensor, optimizers: Optimizers | None = None) -> int:
     """Prune the masked entries of a weight for good: value, gradient, moments. Returns how many are new."""
     new = mask if weight.pruned is None else mask & ~weight.pruned
-    count = int(new.sum())
+    (count,) = sharding.total([int(torch.count_nonzero(new))], weight.parameter)
     if count == 0:
         return 0
     weight.pruned = mask if weight.pruned is None else weight.pruned | mask
-    layer.mask_gradients()
-    silence(weight, state)
+    layer.update_mask(weight)
+    silence(weight, optimizers)
     return count
 
 
 @torch.no_grad()
-def silence(weight: Weight, state: Mapping[str, Any]) -> None:
+def silence(weight: Weight, optimizers: Optimizers | None) -> None:
     """Set pruned entries to zero wherever they are kept."""
-    if weight.keep is None:
+    if weight.keep is None or weight.pruned is None:
         return
-    for values in (weight.parameter, weight.parameter.grad, weight.previous, *state.values()):
-        if isinstance(values, Tensor) and values.shape == weight.parameter.shape:
-            values.mul_(weight.keep)  # far faster than masked_fill_
+    holder = None if optimizers is None else optimizers.holder(weight.parameter)
+    state = {} if holder is None else holder.state[weight.parameter]
+    kept = {"value": weight.values, "gradient": weight.parameter.grad, "previous": weight.previous, **state}
+    for name, values in kept.items():
+        if isinstance(values, Tensor) and (shard := sharding.local(values)).shape == weight.keep.shape:
+            if only_divides(holder, name):
+                one = torch.ones((), dtype=shard.dtype, device=shard.device)
+                torch.lerp(one.expand_as(shard), shard, weight.keep, out=shard)  # exact at weights of 0 and 1
+            else:
+                shard.mul_(weight.keep)  # far faster than masked_fill_
 
 
-def freeze(layer: Layer, optimizer: Optimizer) -> Stored:
+def freeze(layer: Layer, optimizers: Optimizers) -> Stored:
     """Stop a layer from learning; returns the group and the optimizer state of each of its parameters, by name."""
     stored: Stored = {}
     for name, parameter in layer.block.named_parameters():
-        group = group_index(optimizer, parameter)
+        group = optimizers.find(parameter)[0]
         if group is not None and parameter.requires_grad:
-            stored[name] = (group, leave(optimizer, parameter))
+            stored[name] = (group, leave(optimizers, parameter))
             parameter.requires_grad_(False)
             parameter.grad = None
     layer.frozen = True
     return stored
 
 
-def thaw(layer: Layer, optimizer: Optimizer, stored: Stored, prefix: str) -> None:
+def thaw(layer: Layer, optimizers: Optimizers, stored: Stored, prefix: str) -> None:
     """Let a frozen layer learn again, with the optimizer state that it had."""
     parameters = dict(layer.block.named_parameters())
     for name, (group, state) in stored.items():
         parameters[name].requires_grad_(True)
-        join(optimizer, parameters[name], group, prefix + name)
+        join(optimizers, parameters[name], group, prefix + name)
         if state:
-            optimizer.state[parameters[name]] = state
+            optimizers.set_state(parameters[name], state)
     for weight in layer.weights:
-        silence(weight, optimizer.state.get(weight.parameter, {}))
+        silence(weight, optimizers)
     layer.frozen = False
     layer.still = 0
     layer.release_statistics()

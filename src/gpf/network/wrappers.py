@@ -65,13 +65,16 @@ def mean_over_processes(value: float, device: torch.device) -> float:
 
 def share_activation(layer: Layer) -> None:
     """Let all processes have the sum of all activations of a layer, those of a process without any included."""
-    if not layer.weights:
+    if layer.activation is None or layer.activation_count is None:
         return
-    last = layer.weights[-1]
-    size = len(last.by_unit(last.parameter)) if layer.activation is None else len(layer.activation)
-    total = torch.zeros(size + 1, dtype=torch.float64, device=last.parameter.device)
-    if layer.activation is not None:
-        total[:-1] = layer.activation
-        total[-1] = layer.activations
+    total = torch.cat([layer.activation.double(), layer.activation_count.double().view(1)])
     torch.distributed.all_reduce(total)
-    layer.activation, layer.activations = total[:-1], int(total[-1])
+    layer.activation.copy_(total[:-1])
+    layer.activation_count.copy_(total[-1])
+
+
+def collect_activation(layer: Layer) -> None:
+    """Let the first process alone have all activations of a layer, so that a checkpoint has them; their sum stays."""
+    share_activation(layer)
+    if torch.distributed.get_rank() != 0:
+        layer.forget_activations()

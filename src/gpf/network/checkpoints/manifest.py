@@ -11,7 +11,7 @@ from gpf.network.events import KINDS
 from gpf.network.rules import Rules
 
 FORMAT = "gpf-checkpoint"
-VERSION = 1
+VERSION = 2
 Check = Callable[[str, Any], None]
 """Given the name of a value and the value, raises a ValueError if it is not what is accepted there."""
 
@@ -155,8 +155,12 @@ _MANIFEST = {
     "rules": _RULES,
     **_STATE,
     "optimizer": _or_none(
-        _fields(**_MEMBERS, **{"class": _TEXT}, of_torch=_TRUTH, groups=_list_of(_OBJECT), named=_TRUTH)
+        _fields(
+            **_MEMBERS,
+            each=_list_of(_fields(**{"class": _TEXT}, of_torch=_TRUTH, groups=_list_of(_OBJECT), named=_TRUTH)),
+        )
     ),
+    "schedulers": _list_of(_OBJECT),
     "events": _list_of(_EVENT),
     "random": _fields(
         torch=_TEXT,

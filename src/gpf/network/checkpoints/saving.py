@@ -19,9 +19,12 @@ from safetensors import SafetensorError
 from torch import Tensor
 from torch.optim import Optimizer
 
-from gpf.network import random_state
-from gpf.network.manifest import FORMAT, VERSION, check_manifest
-from gpf.network.state import Network, capture
+from gpf.network import sharding
+from gpf.network.checkpoints import random_state, schedulers, tensorfile
+from gpf.network.checkpoints.manifest import FORMAT, VERSION, check_manifest
+from gpf.network.checkpoints.state import Network, capture
+from gpf.network.optimizers import Optimizers
+from gpf.network.wrappers import collect_activation
 
 MANIFEST = "manifest.json"
 UNDO, EXTRA = "undo/", "extra/"
@@ -32,31 +35,39 @@ class CheckpointError(ValueError):
     """A checkpoint cannot be read; the message says what is wrong with it."""
 
 
-def save(net: Network, folder: Path, optimizer: bool = True, extra: dict[str, Any] | None = None) -> None:
+def save(
+    net: Network, folder: Path, optimizer: bool = True, extra: dict[str, Any] | None = None, scheduler: Any = None
+) -> None:
     """Write a checkpoint, replacing the one that is there only when the new one is complete."""
+    if net.distributed and net.rules.activation_threshold is not None:
+        for layer in net.layers:
+            collect_activation(layer)
+    writes = not net.distributed or torch.distributed.get_rank() == 0
+    if writes or sharding.is_sharded(net.model):  # then all processes have a part of what is written
+        _save(net, folder, optimizer, extra or {}, scheduler, writes)
     if net.distributed:
-        if torch.distributed.get_rank() == 0:
-            _save(net, folder, optimizer, extra or {})
         torch.distributed.barrier()
-    else:
-        _save(net, folder, optimizer, extra or {})
 
 
-def _save(net: Network, folder: Path, optimizer: bool, extra: dict[str, Any]) -> None:
-    optimizer = optimizer and net.optimizer is not None
-    foreign = _foreign_parameters(net) if optimizer else 0
-    if foreign:
-        raise ValueError(
-            f"optimizer: {foreign} of its parameters are not the model's; accepted: a model that holds all of them"
-        )
+def _save(
+    net: Network, folder: Path, with_optimizer: bool, extra: dict[str, Any], scheduler: Any, writes: bool
+) -> None:
+    sharding.settle(net.model)
+    net.masking.silence()  # what was written from outside is not saved
+    optimizers = net.optimizers if with_optimizer else None
+    if optimizers is not None and (foreign := _foreign_parameters(net, optimizers)):
+        raise ValueError(f"optimizer must hold only the model's parameters to be saved, got {foreign} others")
     tensors, manifest = capture(net)
-    if not optimizer:
+    if optimizers is None:
         tensors = {name: tensor for name, tensor in tensors.items() if not name.startswith("optimizer/")}
         manifest["optimizer"] = None
     elif net.before_growth is not None:
         kept, manifest["undo"] = net.before_growth
         tensors |= {UNDO + name: tensor for name, tensor in kept.items()}
     tensors |= {EXTRA + name: value for name, value in extra.items() if isinstance(value, Tensor)}
+    tensors = sharding.gathered(tensors, writes)
+    if not writes:
+        return
     manifest["extra"] = {name: value for name, value in extra.items() if not isinstance(value, Tensor)}
     manifest |= {
         "format": FORMAT,
@@ -67,16 +78,15 @@ def _save(net: Network, folder: Path, optimizer: bool, extra: dict[str, Any]) ->
         "epoch": net.epoch,
         "events": [event.to_json() for event in net.events],
         "random": random_state.capture(),
+        "schedulers": schedulers.describe(scheduler),
     }
-    if optimizer:
-        manifest["optimizer"] |= _describe(net.optimizer)
+    if optimizers is not None:
+        manifest["optimizer"]["each"] = [_describe(one) for one in optimizers]
     folder.mkdir(parents=True, exist_ok=True)
     name = f"tensors-{secrets.token_hex(6)}.safetensors"
-    data = safetensors.torch.save({key: tensor.detach().clone(memory_format=torch.contiguous_format)
-                                   for key, tensor in tensors.items()})  # fmt: skip
-    manifest["tensors"] = {"file": name, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
     try:
-        _write(folder / name, data)
+        size, digest = tensorfile.write(folder / name, tensors)
+        manifest["tensors"] = {"file": name, "bytes": size, "sha256": digest}
         _write(folder / f"{name}.json", json.dumps(manifest).encode())
         (folder / f"{name}.json").replace(folder / MANIFEST)
     except BaseException:  # an interrupt may come just after the replacement, which then counts
@@ -141,9 +151,9 @@ def _plain(value: Any) -> Any:
     return [_plain(one) for one in value] if isinstance(value, tuple | list) else value
 
 
-def _foreign_parameters(net: Network) -> int:
+def _foreign_parameters(net: Network, optimizers: Optimizers) -> int:
     ours = {id(parameter) for parameter in net.model.parameters()}
-    return sum(id(p) not in ours for group in net.optimizer.param_groups for p in group["params"])
+    return sum(id(p) not in ours for group in optimizers.groups for p in group["params"])
 
 
 def _write(path: Path, data: bytes) -> None:

@@ -8,12 +8,13 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
-from torch.optim import Optimizer
 
-from gpf.network import surgery
+from gpf.network import sharding, surgery
 from gpf.network.events import Event
 from gpf.network.growth import Plateau
 from gpf.network.layer import Layer
+from gpf.network.masking import Masking
+from gpf.network.optimizers import Optimizers
 from gpf.network.rules import Rules
 
 _OF_WEIGHT = ("belief", "pruned", "previous", "squares")
@@ -24,7 +25,8 @@ class Network(Protocol):
 
     model: nn.Module
     stack: str
-    optimizer: Optimizer
+    optimizers: Optimizers | None
+    masking: Masking
     rules: Rules
     distributed: bool
     epoch: int
@@ -49,8 +51,8 @@ def capture(net: Network) -> tuple[dict[str, Tensor], dict[str, Any]]:
         for weight in layer.weights:
             for kind in _OF_WEIGHT:
                 if (values := getattr(weight, kind)) is not None:
-                    tensors[f"layer/{i}/{kind}/{weight.name}"] = values
-        if layer.activation is not None:
+                    tensors[f"layer/{i}/{kind}/{weight.name}"] = sharding.as_shard_of(values, weight.parameter)
+        if layer.activation is not None and layer.activations:
             tensors[f"layer/{i}/activation"] = layer.activation
         layers.append(
             {
@@ -65,14 +67,14 @@ def capture(net: Network) -> tuple[dict[str, Tensor], dict[str, Any]]:
         "trainable": [name for name, parameter in net.model.named_parameters() if parameter.requires_grad],
         "prunes_due": list(net.prunes_due),
         "layers": layers,
-        "optimizer": None if net.optimizer is None else _capture_optimizer(net, tensors),
+        "optimizer": None if net.optimizers is None else _capture_optimizers(net, net.optimizers, tensors),
     }
     return tensors, manifest
 
 
-def _capture_optimizer(net: Network, tensors: dict[str, Tensor]) -> dict[str, Any]:
+def _capture_optimizers(net: Network, optimizers: Optimizers, tensors: dict[str, Tensor]) -> dict[str, Any]:
     names = {id(parameter): name for name, parameter in net.model.named_parameters()}
-    states = {names[id(p)]: state for p, state in net.optimizer.state.items() if id(p) in names}
+    states = {names[id(p)]: state for p, state in optimizers.states() if id(p) in names}
     stored = {}
     for i, parameters in net.stored.items():
         prefix = surgery.block_path(net.model, net.stack, i)
@@ -87,7 +89,7 @@ def _capture_optimizer(net: Network, tensors: dict[str, Tensor]) -> dict[str, An
             else:
                 scalars.setdefault(name, {})[key] = value
     return {
-        "members": [[names[id(p)] for p in group["params"] if id(p) in names] for group in net.optimizer.param_groups],
+        "members": [[names[id(p)] for p in group["params"] if id(p) in names] for group in optimizers.groups],
         "stored": stored,
         "scalars": scalars,
     }
@@ -100,34 +102,44 @@ def restore(net: Network, tensors: dict[str, Tensor], manifest: dict[str, Any]) 
         net.extend()
     while len(net.layers) > len(manifest["layers"]):
         for parameter in net.layers[-1].parameters():
-            if net.optimizer is not None:
-                surgery.leave(net.optimizer, parameter)
+            if net.optimizers is not None:
+                surgery.leave(net.optimizers, parameter)
         net.layers.pop().unwatch()
         surgery.remove_last_block(net.model, net.stack)
     for name, tensor in unique_tensors(net.model).items():
-        tensor.copy_(tensors[f"model/{name}"])
+        sharding.local(tensor).copy_(sharding.share_of(tensors[f"model/{name}"], tensor))
         tensor.grad = None
     for i, (layer, values) in enumerate(zip(net.layers, manifest["layers"], strict=True)):
         layer.frozen, layer.still = values["frozen"], values["still"]
-        layer.gradients, layer.activations = values["gradients"], values["activations"]
+        layer.gradients = values["gradients"]
+        layer.forget_activations()
+        gathered = tensors.get(f"layer/{i}/activation")
+        if gathered is not None and layer.activation is not None and layer.activation_count is not None:
+            layer.activation.copy_(gathered)
+            layer.activation_count.fill_(values["activations"])
         if not layer.frozen:
             layer.release_statistics()
         for weight in layer.weights:
             device = weight.parameter.device
-            layer.activation = _copy_of(tensors.get(f"layer/{i}/activation"), device)
             for kind in _OF_WEIGHT:
-                setattr(weight, kind, _copy_of(tensors.get(f"layer/{i}/{kind}/{weight.name}"), device))
-        layer.mask_gradients()
+                saved = tensors.get(f"layer/{i}/{kind}/{weight.name}")
+                share = None if saved is None else sharding.share_of(saved, weight.parameter)
+                setattr(weight, kind, _copy_of(share, device))
+        layer.update_masks()
     net.plateau = Plateau(**{**manifest["plateau"], "window": list(manifest["plateau"]["window"])})
     net.prunes_due = list(manifest["prunes_due"])
     net.stored = {}
-    if net.optimizer is not None:
-        _restore_optimizer(net, tensors, manifest["optimizer"])
+    if net.optimizers is not None:
+        _restore_optimizers(net, net.optimizers, tensors, manifest["optimizer"])
     for name, parameter in net.model.named_parameters():
         parameter.requires_grad_(name in manifest["trainable"])
+    net.masking.structure_changed()
+    sharding.renew_root(net.model)
 
 
-def _restore_optimizer(net: Network, tensors: dict[str, Tensor], manifest: dict[str, Any]) -> None:
+def _restore_optimizers(
+    net: Network, optimizers: Optimizers, tensors: dict[str, Tensor], manifest: dict[str, Any]
+) -> None:
     parameters = dict(net.model.named_parameters())
     ours = {id(parameter) for parameter in parameters.values()}
     states: dict[str, dict[str, Any]] = {name: dict(values) for name, values in manifest["scalars"].items()}
@@ -136,16 +148,20 @@ def _restore_optimizer(net: Network, tensors: dict[str, Tensor], manifest: dict[
         if kind == "optimizer":
             owner, _, key = rest.rpartition("/")
             like = parameters[owner]
-            values = tensor.to(like.device, copy=True) if tensor.shape == like.shape else tensor.clone()
+            if tensor.shape == like.shape:
+                share = sharding.share_of(tensor, like).to(like.device, copy=True)
+                values = sharding.as_shard_of(share, like)
+            else:
+                values = tensor.clone()
             states.setdefault(owner, {})[key] = values
     for parameter in parameters.values():
-        net.optimizer.state.pop(parameter, None)
+        optimizers.pop_state(parameter)
     for index, members in enumerate(manifest["members"]):
-        foreign = [p for p in net.optimizer.param_groups[index]["params"] if id(p) not in ours]
-        surgery.set_members(net.optimizer, index, {name: parameters[name] for name in members}, foreign)
+        foreign = [p for p in optimizers.groups[index]["params"] if id(p) not in ours]
+        surgery.set_members(optimizers, index, {name: parameters[name] for name in members}, foreign)
         for name in members:
             if name in states:
-                net.optimizer.state[parameters[name]] = states[name]
+                optimizers.set_state(parameters[name], states[name])
     for i, layer in enumerate(net.layers):
         if layer.frozen:
             prefix = surgery.block_path(net.model, net.stack, i)

@@ -1,0 +1,30 @@
+"""The same function in a smaller dense model: units that pruning has cut off are really gone.
+
+A unit without incoming weights puts out a constant, which is folded into the biases that follow; one without outgoing
+weights is not heard. Removing units may cut off others, so this goes on until nothing more can go.
+"""
+
+import copy
+
+import torch
+from torch import nn
+
+from gpf.network.compaction.links import find_links
+from gpf.network.hooks import remove_hooks
+
+
+def compact(model: nn.Module, stack: str) -> nn.Module:
+    """A copy of a model with all units of a stack removed that its pruned weights have cut off.
+
+    Knows chains of Linear, Conv1d or Conv2d with functions between that keep units apart, where the stack is a
+    `Sequential` (a `ModuleList` may be run in any way) or the model an `MLP`, up to the map that follows the stack; the
+    feed-forward parts of torch's transformer layers; and those and the attention heads of Hugging Face's usual models
+    (see `removable`). Other blocks are copied as they are. Every layer keeps one unit. What the copy computes in
+    evaluation is the same; in training, dropout no longer touches what was folded into biases.
+    """
+    model = copy.deepcopy(model)
+    remove_hooks(model)
+    with torch.no_grad():
+        while sum(link.shrink() for link in find_links(model, stack)):
+            pass
+    return model

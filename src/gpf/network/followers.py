@@ -1,0 +1,38 @@
+"""Copies of a model, such as averages of its weights, that follow its changes of structure."""
+
+import copy
+
+import torch
+from torch import nn
+
+from gpf.network import surgery
+from gpf.network.hooks import remove_hooks
+from gpf.network.layer import Layer
+
+
+def check_follower(model: nn.Module, follower: nn.Module) -> nn.Module:
+    """The copy inside a wrapper such as AveragedModel; refuses one of another structure."""
+    inner = getattr(follower, "module", follower)
+    ours = {name: p.shape for name, p in model.named_parameters()}
+    theirs = {name: p.shape for name, p in inner.named_parameters()}
+    if ours != theirs:
+        differing = next(name for name in [*ours, *theirs] if ours.get(name) != theirs.get(name))
+        raise ValueError(f"follow needs a copy of the model, got one that differs in {differing}")
+    if inner is model:
+        raise ValueError("follow needs a copy of the model, got the model itself")
+    return inner
+
+
+@torch.no_grad()
+def bring_in_line(follower: nn.Module, model: nn.Module, path: str, layers: list[Layer]) -> None:
+    """Give a copy the depth and the masks of its model: new blocks start as copies, pruned weights are zero."""
+    while len(surgery.find_stack(follower, path)) > len(layers):
+        surgery.remove_last_block(follower, path)
+    while (depth := len(surgery.find_stack(follower, path))) < len(layers):
+        block = copy.deepcopy(layers[depth].block)
+        remove_hooks(block)
+        surgery.append_block(follower, path, block)
+    for block, layer in zip(surgery.find_stack(follower, path), layers, strict=True):
+        for weight in layer.masked:
+            values = block.get_parameter(weight.name)
+            values.mul_(weight.keep.to(values.dtype))  # type: ignore[union-attr]

@@ -1,0 +1,142 @@
+"""What to prune of a stack: single weights or whole units, by the rules' thresholds or down to a share."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gpf.network import pruning, sharding
+from gpf.network.compaction.units import Units, unit_mask, unit_means
+from gpf.network.layer import Layer, Weight
+from gpf.network.moments import second_moment
+from gpf.network.optimizers import Optimizers
+from gpf.network.rules import Rules, Saliency
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A weight that may lose entries."""
+
+    layer: int
+    weight: Weight
+    kind: Saliency
+    squares: Tensor | None
+    """The mean of the squared gradients, if the saliency needs it."""
+
+    def cost(self) -> Tensor:
+        """The saliency of each entry."""
+        return pruning.saliency(self.weight.values, self.kind, self.squares)
+
+    def ordered(self) -> Tensor:
+        """A tensor whose absolute values are ordered as the saliencies; the weight itself where that will do."""
+        return self.weight.values if self.kind == "magnitude" else self.cost()
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What goes."""
+
+    masks: list[tuple[int, Weight, Tensor]]
+    """Layer, weight, and which of its entries are to be pruned, those that are gone already included."""
+    chosen: int
+    """Number of weights, or units, that go and were there."""
+    total: int
+    """Number of weights, or units, among which there was a choice."""
+    what: str
+    """`weights` or `units`."""
+
+
+def candidates(layers: Sequence[Layer], rules: Rules, optimizers: Optimizers) -> list[Candidate]:
+    """The weights of the layers that learn, with their saliencies, where these are known."""
+    found = []
+    for i, layer in enumerate(layers):
+        for weight in [] if layer.frozen else layer.weights:
+            squares = mean_square_gradient(layer, weight, optimizers) if rules.saliency == "obd" else None
+            if rules.saliency != "obd" or squares is not None:  # it has had a gradient since the growth
+                found.append(Candidate(i, weight, rules.saliency, squares))
+    return found
+
+
+def mean_square_gradient(layer: Layer, weight: Weight, optimizers: Optimizers) -> Tensor | None:
+    """The mean of the squared gradients of a weight: gathered since the growth, or what its optimizer keeps."""
+    if weight.squares is not None:
+        return weight.squares / layer.gradients if layer.gradients else None
+    moment = second_moment(optimizers, weight.parameter)
+    return None if moment is None else sharding.local(moment)
+
+
+def select(candidates: Sequence[Candidate], units: Sequence[Units], rules: Rules, keep: float | None) -> Selection:
+    """What the rules allow to be pruned or, with `keep`, what is to go so that this share is left.
+
+    Args:
+        candidates: The weights that may lose entries.
+        units: Where whole units can go; looked at if the rules' granularity is the unit.
+        rules: The rules.
+        keep: The share of the weights, or of the units, that is to be left.
+    """
+    if rules.granularity == "unit":
+        return _select_units(candidates, units, rules, keep)
+    gone = [one.weight.pruned for one in candidates]
+    parameters = [one.weight.parameter for one in candidates]
+    if keep is None:
+        masks = [_below(one.weight.belief, one.cost(), rules) for one in candidates]
+    else:
+        masks = _all_but(keep, [one.ordered() for one in candidates], gone, parameters)
+    total = sum(parameter.numel() for parameter in parameters)
+    chosen = 0
+    for mask, before, parameter in zip(masks, gone, parameters, strict=True):
+        chosen += sharding.total([_count_new(mask, before)], parameter)[0]
+    found = [(one.layer, one.weight, mask) for one, mask in zip(candidates, masks, strict=True)]
+    return Selection(found, chosen, total, "weights")
+
+
+def _select_units(
+    candidates: Sequence[Candidate], units: Sequence[Units], rules: Rules, keep: float | None
+) -> Selection:
+    by_name = {(one.layer, one.weight.name): one for one in candidates}
+    groups = [group for group in units if all((group.layer, name) in by_name for name in group.members)]
+    beliefs, costs, gone = [], [], []
+    for group in groups:
+        members = {name: by_name[group.layer, name] for name in group.members}
+        beliefs.append(unit_means(group, {name: one.weight.belief for name, one in members.items()}))
+        costs.append(unit_means(group, {name: one.cost() for name, one in members.items()}))
+        pruned = {name: _mask(one.weight).float() for name, one in members.items()}
+        gone.append(unit_means(group, pruned) == 1.0)
+    if keep is None:
+        dead = [_below(belief, cost, rules) for belief, cost in zip(beliefs, costs, strict=True)]
+    else:
+        dead = _all_but(keep, costs, gone, costs)
+    for units_gone, cost in zip(dead, costs, strict=True):
+        if units_gone.all():
+            units_gone[cost.argmax()] = False  # without any unit nothing would pass
+    masks: dict[tuple[int, str], Tensor] = {}
+    for group, units_gone in zip(groups, dead, strict=True):
+        like = {name: by_name[group.layer, name].weight.parameter for name in group.members}
+        for name, mask in unit_mask(group, units_gone, like).items():
+            key = group.layer, name
+            masks[key] = masks[key] | mask if key in masks else mask
+    chosen = sum(_count_new(now, before) for now, before in zip(dead, gone, strict=True))
+    total = sum(group.count for group in groups)
+    found = [(layer, by_name[layer, name].weight, mask) for (layer, name), mask in masks.items()]
+    return Selection(found, chosen, total, "units")
+
+
+def _below(belief: Tensor, cost: Tensor, rules: Rules) -> Tensor:
+    return pruning.prunable(belief, cost, rules.belief_threshold, rules.saliency_threshold)
+
+
+def _all_but(
+    keep: float, costs: Sequence[Tensor], gone: Sequence[Tensor | None], wholes: Sequence[Tensor]
+) -> list[Tensor]:
+    """Masks of what goes so that this share is left; `wholes` are the tensors of which costs may be shards."""
+    total = sum(whole.numel() for whole in wholes)
+    return sharding.cheapest_of_all(costs, gone, wholes, total - round(keep * total))
+
+
+def _count_new(mask: Tensor, before: Tensor | None) -> int:
+    return int(torch.count_nonzero(mask if before is None else mask & ~before))
+
+
+def _mask(weight: Weight) -> Tensor:
+    return torch.zeros_like(weight.parameter, dtype=torch.bool) if weight.pruned is None else weight.pruned
