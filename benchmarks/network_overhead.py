@@ -1,6 +1,7 @@
 """What it costs to have gpf attached, and how fast its own operations are.
 
-    python benchmarks/network_overhead.py [--rounds 40] [--threads 1] [--skip-large] [--write] [--json]
+    python benchmarks/network_overhead.py [--only MLP GPT-2 CNN] [--rounds 40] [--threads 1] [--skip-large]
+                                          [--write] [--json]
 
 Training steps of a plain model, of one with gpf attached, and of ones in which half and 90 % of the weights are pruned
 are timed in turns, with torch's default and its fused Adam, for three models: a 3072-512x4-10 MLP at batch 128, a
@@ -39,23 +40,27 @@ Case = tuple[nn.Module, str, Callable[[int], nn.Module], Callable[[nn.Module], t
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="+", choices=MODELS, default=list(MODELS), help="models whose steps are timed")
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--skip-large", action="store_true", help="leave out the model of 47 million parameters")
     parser.add_argument("--write", action="store_true", help="put the table into docs/network.md")
     parser.add_argument("--json", action="store_true", help="end with one JSON object of ratios")
     arguments = parser.parse_args()
+    if arguments.write and (arguments.skip_large or set(arguments.only) != set(MODELS)):
+        parser.error("--write needs all rows: leave out --only and --skip-large")
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(0)
     rows: list[tuple[str, str, str]] = []
     ratios: dict[str, float] = {}
-    for name, make in {"MLP": mlp, "GPT-2": gpt2, "CNN": cnn}.items():
+    for name in arguments.only:
         for form, fused in (("default Adam", False), ("fused Adam", True)):
-            seconds = measure_in_turns(steps_of(make(), fused), arguments.rounds)
+            seconds = measure_in_turns(steps_of(MODELS[name](), fused), arguments.rounds)
             for variant, aims in AIMS.items():
                 found = ratio(seconds, variant, "plain")
                 ratios[f"{name}, {form}, {variant}"] = found
                 rows.append((f"{name}, {form}: step, {variant} / plain", f"{found:.3f}", f"at most {aims[fused]}"))
+                print(*rows[-1], flush=True)
     rows += epoch_and_memory(arguments.rounds, ratios)
     if not arguments.skip_large:
         rows += large(ratios)
@@ -103,6 +108,9 @@ def cnn() -> Case:
     )
     x, y = torch.randn(32, 3, 32, 32), torch.randint(0, 10, (32,))
     return model, "0", block, lambda m: nn.functional.cross_entropy(m(x), y)
+
+
+MODELS: dict[str, Callable[[], Case]] = {"MLP": mlp, "GPT-2": gpt2, "CNN": cnn}
 
 
 def steps_of(case: Case, fused: bool) -> dict[str, Callable[[], object]]:
@@ -197,16 +205,22 @@ def saving(net: gpf.GrowPruneFreeze, folder: Path) -> dict[str, Callable[[], Any
 
 
 def measure_in_turns(contestants: dict[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
-    """Seconds of each contestant in each round, after one that does not count."""
+    """Seconds of each contestant in each round, in another order each time, after one that does not count."""
     seconds: dict[str, list[float]] = {name: [] for name in contestants}
+    start = time.perf_counter()
+    for run in contestants.values():
+        run()
+    repeats = max(1, round(0.1 * len(contestants) / (time.perf_counter() - start)))  # about 0.1 s a turn
+    names = list(contestants)
     gc.disable()
     for number in range(rounds + 1):
-        for name, run in contestants.items():
+        for name in names[number % len(names) :] + names[: number % len(names)]:
+            contestants[name]()  # what the one before left in the caches does not count
             start = time.perf_counter()
-            for _ in range(8):
-                run()
+            for _ in range(repeats):
+                contestants[name]()
             if number:
-                seconds[name].append((time.perf_counter() - start) / 8)
+                seconds[name].append((time.perf_counter() - start) / repeats)
     gc.enable()
     return seconds
 

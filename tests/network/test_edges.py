@@ -120,10 +120,6 @@ WRITERS = {
 }
 
 
-UNSEEN = {"weight noise by data", "average swapped in", "NumPy"}
-"""Ways that leave no trace: such values are masked when they are about to be used."""
-
-
 @pytest.mark.parametrize("writer", WRITERS)
 def test_values_written_from_outside_are_not_seen_by_the_next_forward_pass_nor_kept_by_the_next_step(writer):
     model, optimizer, net = make()
@@ -139,9 +135,44 @@ def test_values_written_from_outside_are_not_seen_by_the_next_forward_pass_nor_k
     with torch.no_grad():
         WRITERS[writer](model, old)  # between the passes and the step
     optimizer.step()
-    if writer in UNSEEN:
-        model(X)
     assert revived(net) == 0
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_the_same_holds_for_weights_too_large_to_be_masked_every_time(writer):
+    model = gpf.MLP(6, 256, 3, depth=2)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    net = gpf.attach(model, optimizer, stack="layers", rules=QUIET)
+    net.grow()
+    net.grow()  # layers 1 and 2 have 65,536 weights each
+    step(model, optimizer)
+    old = [p.detach().clone() for p in model.parameters()]
+    net.prune(keep=0.3)
+    assert net.layers[1].masked
+    for write_first in (True, False):
+        if write_first:
+            with torch.no_grad():
+                WRITERS[writer](model, old)
+            backward(model)
+        else:
+            backward(model)
+            with torch.no_grad():
+                WRITERS[writer](model, old)
+        optimizer.step()
+        assert revived(net) == 0
+
+
+def test_a_single_entry_written_through_data_is_removed_from_small_weights():
+    model, optimizer, net = make()
+    net.prune(keep=0.5)
+    weight = net.layers[0].weights[0]
+    for place in torch.nonzero(weight.pruned).tolist():
+        weight.parameter.data[tuple(place)] = 1.0
+        backward(model)
+        assert revived(net) == 0
+        weight.parameter.data[tuple(place)] = 1.0
+        optimizer.step()
+        assert revived(net) == 0
 
 
 def test_masking_in_a_forward_pass_disturbs_neither_a_graph_nor_inference_mode():

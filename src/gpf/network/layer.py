@@ -13,6 +13,8 @@ from gpf.network.hooks import Hook
 from gpf.network.prunable import Prunable, named_weights
 
 _PROBES = 32
+_SMALL = 2**15
+"""Number of entries up to which masking a weight is as cheap as looking whether it was written."""
 
 
 @dataclass(eq=False)
@@ -33,8 +35,10 @@ class Weight:
     """Sum of squared gradients, where the optimizer keeps no average of its own."""
     keep: Tensor | None = None
     """1 where an entry is not pruned and 0 where it is, in the parameter's dtype: torch multiplies fastest so."""
-    probe: tuple[Tensor, ...] | None = field(default=None, repr=False)
-    """Places of a few pruned entries, in which writes from outside are looked for."""
+    probe: Tensor | None = field(default=None, repr=False)
+    """Places of a few pruned entries in the flattened weight, in which writes from outside are looked for."""
+    seen: tuple[int, int] | None = field(default=None, repr=False)
+    """Address and version of the values when pruned entries were last known to be zero."""
     mask_handle: RemovableHandle | None = field(default=None, repr=False)
     counted: tuple[Tensor, sharding.Kept] | None = field(default=None, repr=False)
     """The mask that was last counted, and the counts."""
@@ -48,11 +52,29 @@ class Weight:
         """
         return sharding.local(self.parameter.data)
 
-    def is_written(self) -> bool:
-        """Whether any of a few pruned entries is not zero, as after whatever writes to a whole weight."""
-        if not self.parameter.is_cpu:
-            return True  # masking is cheap there, and waiting for an answer is not
-        return self.probe is not None and bool(self.values[self.probe].any())
+    @torch.no_grad()
+    def mask_values(self) -> None:
+        """Set pruned entries to zero, whoever has written something there."""
+        if self.keep is not None:
+            self.values.mul_(self.keep)
+            self.accept_values()
+
+    def accept_values(self) -> None:
+        """Take note that pruned entries are zero."""
+        self.seen = self.values.data_ptr(), self.parameter._version
+
+    def may_be_written(self) -> bool:
+        """Whether pruned entries may have been written since the last masking.
+
+        Autograd's counter tells of most writes. Those through `data` are seen in a few pruned entries; small weights
+        are always masked, and so are those on accelerators, where waiting for an answer takes longer.
+        """
+        if not self.parameter.is_cpu or self.parameter.numel() <= _SMALL:
+            return True
+        values = self.values
+        if self.seen != (values.data_ptr(), self.parameter._version):
+            return True
+        return self.probe is not None and bool(torch.count_nonzero(values.take(self.probe)))
 
     def kept(self) -> sharding.Kept | None:
         """How many entries are left; None while none is pruned. Under FSDP, all processes must count a new mask."""
@@ -100,7 +122,6 @@ class Layer:
             for name, parameter, owner in named_weights(block, prunable)
         ]
         self.masked: list[Weight] = []  # those of which something is pruned
-        self._seen: list[tuple[int, int]] = []  # addresses and versions of the masked ones after the last masking
         self.frozen = False
         self.still = 0  # epochs in a row in which it held still
         self.gradients: int = 0  # number of gradients in `squares`
@@ -191,28 +212,21 @@ class Layer:
             weight.mask_handle = None
         self.masked = [weight for weight in self.weights if weight.keep is not None]
 
-    @torch.no_grad()
     def mask_values(self) -> None:
         """Set pruned entries to zero, whoever has written something there."""
-        multiply((w.values, w.keep) for w in self.masked)
-        self._seen = self._versions()
+        for weight in self.masked:
+            weight.mask_values()
 
-    def mask_written_values(self, probe: bool) -> None:
-        """Set pruned entries to zero if any weight was written since the last time.
-
-        Autograd's counters tell, but not of writes through `data`; those are seen in a few pruned entries, if asked to.
-        """
-        if not self.masked:
-            return
-        if self._versions() != self._seen or (probe and any(w.is_written() for w in self.masked)):
-            self.mask_values()
+    def mask_written_values(self) -> None:
+        """Set pruned entries to zero in the weights that may have been written since the last time."""
+        for weight in self.masked:
+            if weight.may_be_written():
+                weight.mask_values()
 
     def accept_values(self) -> None:
         """Take note that a step has left pruned entries at zero."""
-        self._seen = self._versions()
-
-    def _versions(self) -> list[tuple[int, int]]:
-        return [(w.values.data_ptr(), w.parameter._version) for w in self.masked]
+        for weight in self.masked:
+            weight.accept_values()
 
     def forget_gradients(self) -> None:
         """Begin to gather squared gradients anew."""
@@ -255,20 +269,19 @@ class Layer:
         if not self.masked or torch.compiler.is_compiling():  # what is compiled is masked before it is called
             return
         if torch.is_grad_enabled():
-            self.mask_written_values(probe=True)
+            self.mask_written_values()
         else:
             self.mask_values()
 
 
-def _spread(pruned: Tensor) -> tuple[Tensor, ...] | None:
-    """The places of a few pruned entries, far apart, as an index; None if there is no such entry."""
+def _spread(pruned: Tensor) -> Tensor | None:
+    """The places of a few pruned entries, far apart, in the flattened mask; None if there is no such entry."""
     flat = pruned.reshape(-1)
     some = torch.arange(0, len(flat), max(1, len(flat) // 4096), device=flat.device)
     places = some[flat[some]]
     if len(places) == 0:
         places = torch.nonzero(flat).view(-1)
-    places = places[:: max(1, len(places) // _PROBES)]
-    return torch.unravel_index(places, pruned.shape) if len(places) else None
+    return places[:: max(1, len(places) // _PROBES)].clone() if len(places) else None
 
 
 def multiply(pairs: Iterable[tuple[Tensor | None, Tensor | None]]) -> None:
