@@ -55,6 +55,28 @@ def test_optimizer_state_from_before_a_pruning_revives_nothing(kind):
         net.end_epoch(1.0)
 
 
+def test_optimizer_state_from_before_a_freeze_fits_after_the_thaw(tmp_path):
+    """torch numbers parameters by their place in the group: those that were frozen must come back to theirs."""
+    model, optimizer, net = make()
+    net.grow()
+    step(model, optimizer)
+    order, saved = list(map(id, optimizer.param_groups[0]["params"])), copy.deepcopy(optimizer.state_dict())
+    for layers in ((0, 1), (1, 0), (2, 0, 1)):
+        for layer in layers:
+            net.freeze(layer)
+        net.save(tmp_path)
+        again = gpf.load(tmp_path, lambda: gpf.MLP(6, 16, 3))
+        for layer in reversed(layers):
+            net.thaw(layer)
+            again.thaw(layer)
+        assert list(map(id, optimizer.param_groups[0]["params"])) == order
+        names, loaded = ({id(p): name for name, p in one.model.named_parameters()} for one in (net, again))
+        assert [loaded[id(p)] for p in again.optimizer.param_groups[0]["params"]] == [names[place] for place in order]
+    optimizer.load_state_dict(saved)
+    for place, parameter in enumerate(optimizer.param_groups[0]["params"]):
+        assert torch.equal(optimizer.state[parameter]["exp_avg"], saved["state"][place]["exp_avg"])
+
+
 def test_gradients_written_through_data_revive_nothing():
     model, optimizer, net = make(torch.optim.SGD)
     net.prune(keep=0.5)

@@ -50,7 +50,8 @@ class Course:
         self.random = random.Random(seed)
         model = gpf.MLP(6, WIDTH, 3, depth=self.random.randint(1, 3))
         rules = gpf.Rules(
-            grow_patience=2, max_depth=5, grow_undoable=True, prune_patience=self.random.choice([0, 1, 2]),
+            grow_patience=2, grow_by=self.random.choice([1, 1, 2]), max_depth=5, grow_undoable=True,
+            prune_patience=self.random.choice([0, 1, 2]),
             saliency=self.random.choice(["magnitude", "obd"]), saliency_threshold=0.05, freeze_patience=3,
             granularity=self.random.choice(["weight", "weight", "unit"]), freeze_delta=0.05, belief_increment=0.1,
         )  # fmt: skip

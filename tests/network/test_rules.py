@@ -140,7 +140,10 @@ def test_presets_have_the_papers_values():
         ({"warmup": None}, "warmup must be a whole number of at least 0, got None"),
         ({"grow_threshold": math.nan}, "grow_threshold must be a finite number of at least 0, got nan"),
         ({"mode": "best"}, "mode must be one of min, max, got 'best'"),
-        ({"grow_init": "zero"}, "grow_init must be one of identity, gated, kaiming, copy, built, got 'zero'"),
+        (
+            {"grow_init": "zero"},
+            "grow_init must be one of identity, gated, kaiming, copy, built, stack, interleave, got 'zero'",
+        ),
         ({"saliency": "taylor"}, "saliency must be one of magnitude, obd, got 'taylor'"),
         ({"freeze_fraction": 0.0}, "freeze_fraction must be above 0 and at most 1, got 0.0"),
         ({"freeze_fraction": 1.1}, "freeze_fraction must be above 0 and at most 1, got 1.1"),

@@ -11,10 +11,11 @@ from gpf.tasks.registry import REGISTRY
 POLICIES = ("random", "reactive", "cast-and-surge")
 """The names of `gpf.navigation.policies.POLICIES`."""
 RULES = (
-    "warmup", "grow_patience", "grow_threshold", "grow_cooldown", "grow_init", "grow_trial", "grow_undoable",
-    "max_depth", "mode", "weight_threshold", "activation_threshold", "belief_increment", "belief_fall",
-    "prune_patience", "granularity", "belief_threshold", "saliency", "saliency_threshold", "freeze_patience",
-    "freeze_delta", "freeze_fraction", "drop", "drop_window", "batch_decay",
+    "warmup", "grow_patience", "grow_threshold", "grow_at", "grow_slope", "start_depth", "grow_by", "grow_place",
+    "grow_cooldown", "grow_init", "grow_trial", "grow_undoable", "max_depth", "mode", "weight_threshold",
+    "activation_threshold", "belief_increment", "belief_fall", "prune_patience", "granularity", "belief_threshold",
+    "saliency", "saliency_threshold", "freeze_patience", "freeze_delta", "freeze_fraction", "drop", "drop_window",
+    "batch_decay",
 )  # fmt: skip
 """The fields of `gpf.Rules`."""
 

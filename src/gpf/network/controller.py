@@ -12,23 +12,27 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from gpf.network import growth, sharding, surgery
-from gpf.network.blocks.factory import default_block, new_block
+from gpf.network.blocks.arrangeable import check_arrangeable
+from gpf.network.blocks.factory import default_block, new_blocks
 from gpf.network.checkpoints.saving import save
-from gpf.network.checkpoints.state import capture, restore
+from gpf.network.checkpoints.state import capture, rearranged, restore
 from gpf.network.compaction.compact import compact
 from gpf.network.compaction.links import is_chain
 from gpf.network.compaction.units import unit_groups
 from gpf.network.drawing import drawing
-from gpf.network.events import METRIC, Event, Frozen, Grown, Pruned, Shape, Thawed, Undone
-from gpf.network.followers import bring_in_line, check_follower
+from gpf.network.events import METRIC, Event, Frozen, Grown, Pruned, Shape, Thawed, Undone, newest_layers
+from gpf.network.followers import arrange, bring_in_line, check_follower
 from gpf.network.growth import Plateau
+from gpf.network.hooks import Hook
 from gpf.network.layer import Layer
 from gpf.network.masking import Masking
 from gpf.network.moments import keeps_second_moment
 from gpf.network.observation import observe
 from gpf.network.optimizers import Optimizers, groups_like
+from gpf.network.presets import named_rules
 from gpf.network.prunable import Prunable
-from gpf.network.rules import Rules, batch_size
+from gpf.network.rules import Preset, Rules, batch_size
+from gpf.network.schedule import Schedule
 from gpf.network.selection import candidates, select
 from gpf.network.wrappers import is_distributed, mean_over_processes, renew, share_activation, unwrap
 
@@ -54,8 +58,9 @@ def attach(
     optimizer: Optimizer | Iterable[Optimizer],
     stack: str = "layers",
     block: BlockFactory | None = None,
-    rules: Rules | None = None,
+    rules: Rules | Preset | None = None,
     prunable: Prunable | None = None,
+    steps: int | None = None,
 ) -> "GrowPruneFreeze":
     """Let a model's stack of blocks grow, prune and freeze while an optimizer trains it.
 
@@ -67,9 +72,10 @@ def attach(
         stack: Path to the `Sequential` or `ModuleList` that holds the blocks.
         block: Makes a new block, given its place in the stack; if not given, the model's own `make_block` or, without
             one, a function that copies the last block and initialises the copy.
-        rules: When to do what.
+        rules: When to do what; or `faster`, rules for less training time that fit the model's depth.
         prunable: Whether a parameter, given by its name within the block, is a weight that may lose entries; by default
             every matrix and kernel but embeddings, tables of positions, scales and the like.
+        steps: Planned number of optimizer steps, for rules that go by it (`grow_at`).
 
     >>> import torch, gpf
     >>> model = gpf.MLP(inputs=22, width=64, outputs=6)
@@ -79,10 +85,16 @@ def attach(
     ['epoch 3: grown layer 1 (the metric improved by 0 in 2 epochs, less than 0.001); depth 1 -> 2, ...']
     """
     bare = unwrap(model)
+    blocks = surgery.find_stack(bare, stack)
+    chosen = named_rules(rules, blocks) if isinstance(rules, str) else rules or Rules()
+    Schedule(steps)  # says what is wrong with it before anything changes
+    if chosen.grow_at and steps is None:
+        raise ValueError("steps must be given, because the rules grow at shares of them (grow_at)")
     if block is None:
-        surgery.find_stack(bare, stack)
         block = getattr(bare, "make_block", None) or default_block(bare, stack)
-    net = GrowPruneFreeze(bare, optimizer, stack, block, rules or Rules(), is_distributed(model), prunable)
+    if chosen.start_depth is not None:
+        _shorten(model, Optimizers(optimizer), stack, chosen)
+    net = GrowPruneFreeze(bare, optimizer, stack, block, chosen, is_distributed(model), prunable, steps)
     net.masking.watch_wrapper(model)
     return net
 
@@ -99,6 +111,7 @@ class GrowPruneFreeze:
         extra: What was saved beside the network in the checkpoint that it was loaded from.
         watchers: Called before and after each event, in order; they are not part of a checkpoint.
         followers: Copies of the model that change as it does; see `follow`.
+        schedule: Optimizer steps, done and planned.
     """
 
     def __init__(
@@ -110,9 +123,12 @@ class GrowPruneFreeze:
         rules: Rules,
         distributed: bool = False,
         prunable: Prunable | None = None,
+        steps: int | None = None,
     ) -> None:
         optimizers = Optimizers(optimizer)
         _check_attachable(model, stack, optimizers)
+        check_arrangeable(surgery.find_stack(model, stack), rules)
+        self.schedule: Schedule = Schedule(steps)
         self.model = model
         self.optimizers: Optimizers | None = optimizers
         self.schedulers: list[Any] = []
@@ -135,6 +151,7 @@ class GrowPruneFreeze:
         for layer in self.layers:
             self._watch(layer)
         self.masking: Masking = Masking(self.layers, model, optimizers)
+        self._counting = optimizers.members[0].register_step_post_hook(Hook(self._count_step))
         _ATTACHED.add(surgery.find_stack(model, stack))
 
     # What it is
@@ -191,19 +208,22 @@ class GrowPruneFreeze:
     # What it does
 
     @torch.no_grad()
-    def end_epoch(self, metric: SupportsFloat) -> list[Event]:
+    def end_epoch(self, metric: SupportsFloat, progress: float | None = None) -> list[Event]:
         """End an epoch with this metric, a number or a scalar tensor: grow, prune and freeze what is due.
 
         Under DistributedDataParallel the metric is averaged over all processes, and all of them do the same.
+        `progress` is the share of the training that is done, for `grow_at`; by default that of the planned steps.
         """
         self._check_changeable()
+        progress = self.schedule.progress(progress)
         metric = self._agreed(metric)
         rules = self.rules
         warm = self.epoch >= rules.warmup
         plateau = self.plateau.after(metric, rules, warm)
         fallen = plateau.fallen(rules) if warm else None
-        grows = self._has_room() if fallen is not None else warm and self._growth_is_due(plateau)
-        new = self._new_block() if grows else None
+        planned = warm and growth.is_due(rules.grow_at, self.schedule.passed, progress)
+        reason = fallen or (self._reason_to_grow(plateau, progress if planned else None) if warm else None)
+        new = self._new_blocks() if reason is not None and self._has_room() else None
         # Everything that can fail has been tried: from here on the network changes.
         self.epoch += 1
         ending_trial, self.plateau = self.plateau.trial == 1, plateau
@@ -221,19 +241,19 @@ class GrowPruneFreeze:
             if not rules.grow_undoable:
                 self.before_growth = None
         events: list[Event] = []
-        if any(left <= 0 for left in due):  # before a growth, so that the newest layer is spared
+        if any(left <= 0 for left in due):  # before a growth, so that the newest layers are spared
             events.append(self._prune(f"{rules.prune_patience} epochs after a growth"))
-        if new is not None and plateau.before is not None:
-            gain = growth.improvement(plateau.before, plateau.window, rules.mode)
-            events.append(self._grow(new, _reason_to_grow(gain, rules)))
+        if new is not None and reason is not None:
+            events.append(self._grow(new, reason))
+            self.schedule.passed += planned
             if 0 in self.prunes_due:
                 self.prunes_due.remove(0)
                 events.append(self._prune("in the epoch of a growth"))
-        for i, reason in self._still_layers():
-            events.append(self._freeze(i, reason))
+        for i, why in self._still_layers():
+            events.append(self._freeze(i, why))
         return events
 
-    def _start_over(self, reason: str, new: nn.Module | None) -> list[Event]:
+    def _start_over(self, reason: str, new: list[nn.Module] | None) -> list[Event]:
         """The world has changed: let everything learn, and add a layer if there is room; what was best is no more."""
         self.plateau, self.before_growth = Plateau(), None
         events = [self.thaw(layer, reason) for layer in self.frozen]
@@ -256,12 +276,12 @@ class GrowPruneFreeze:
             layer.update_masks()
 
     def grow(self, reason: str = "asked for") -> Event:
-        """Add a layer now, whatever the rules say of the metric."""
+        """Grow now, whatever the rules say of the metric: by `grow_by` layers, and by one at least."""
         self._check_changeable()
-        return self._grow(self._new_block(), reason)
+        return self._grow(self._new_blocks(), reason)
 
     def prune(self, reason: str = "asked for", keep: float | None = None) -> Event:
-        """Prune now, in every layer before the newest, what the rules allow.
+        """Prune now, in every layer but the newest, what the rules allow.
 
         With `keep`, weights (or units, by the rules' granularity) go in the order of their saliency, whatever the
         belief in them, until this share of those layers' weights (or units) is left; frozen layers do not count.
@@ -349,6 +369,7 @@ class GrowPruneFreeze:
         for layer in self.layers:
             layer.unwatch()
         self.masking.remove()
+        self._counting.remove()
         _ATTACHED.discard(surgery.find_stack(self.model, self.stack))
         return self.model
 
@@ -379,44 +400,80 @@ class GrowPruneFreeze:
 
     def extend(self) -> None:
         """Put a block of whatever weights at the end of the stack, for `state.restore` to fill; nothing is logged."""
-        block = self._new_block()
+        (block,) = new_blocks(self.model, self.stack, self.make_block, self.rules.grow_init, self.distributed)
         surgery.append_block(self.model, self.stack, block)
         self._adopt(block)
 
+    def _count_step(self, *_: Any) -> None:
+        self.schedule.step += 1
+
     def _has_room(self) -> bool:
-        return self.rules.grow_patience is not None and self.depth < (self.rules.max_depth or math.inf)
+        return self.rules.grows and self.depth < (self.rules.max_depth or math.inf)
 
-    def _growth_is_due(self, plateau: Plateau) -> bool:
+    def _reason_to_grow(self, plateau: Plateau, planned: float | None) -> str | None:
+        """Why to grow now: a plan, whose share of the steps is given, a plateau, or slopes; None if nothing says so."""
         rules = self.rules
-        if rules.grow_patience is None or not self._has_room() or plateau.hold > 0:
-            return False
-        if self.plateau.trial > 0:  # one new layer at a time
-            return False
-        return growth.plateaued(plateau.before, plateau.window, rules.grow_patience, rules.grow_threshold, rules.mode)
+        if not self._has_room() or self.plateau.trial > 0:  # one growth on trial at a time
+            return None
+        if planned is not None:
+            return f"planned, at {planned:.1%} of the training"
+        if plateau.hold > 0:
+            return None
+        patience = rules.grow_patience
+        if patience is not None and growth.plateaued(
+            plateau.before, plateau.window, patience, rules.grow_threshold, rules.mode
+        ):
+            return _plateau_reason(plateau, rules)
+        if rules.grow_slope is not None and len(plateau.late) == rules.grow_slope:
+            ratio = self._cost_ratio()
+            if growth.slowed(plateau.early, plateau.late, ratio, rules.mode):
+                return _slope_reason(plateau, rules, ratio)
+        return None
 
-    def _new_block(self) -> nn.Module:
-        """A block to grow by; nothing that is in use changes."""
-        return new_block(self.model, self.stack, self.make_block, self.rules.grow_init, self.distributed)
+    def _count_new(self) -> int:
+        return growth.count_new(self.depth, self.rules.grow_by, self.rules.max_depth)
 
-    def _grow(self, block: nn.Module, reason: str) -> Event:
-        before, optimizers = self._announced(), self._trained_by()
-        groups = groups_like(self.layers[-1].block, block, optimizers, self.stored.get(self.depth - 1, {}))
+    def _cost_ratio(self) -> float:
+        """What a step costs, in units of what it would cost after a growth, both counted in parameters."""
+        now = sum(parameter.numel() for parameter in self.model.parameters())
+        return now / (now + self._count_new() * self.layers[-1].size)
+
+    def _arrangement(self, count: int) -> list[int]:
+        return growth.arrangement(self.depth, count, self.rules.grow_init, self.rules.grow_place)
+
+    def _new_blocks(self) -> list[nn.Module]:
+        """The blocks to grow by; nothing that is in use changes."""
+        count = max(1, self._count_new())
+        arranged = self._arrangement(count)
+        after = arranged.index(self.depth) if self.depth in arranged else None
+        return new_blocks(self.model, self.stack, self.make_block, self.rules.grow_init, self.distributed, count, after)
+
+    def _grow(self, blocks: list[nn.Module], reason: str) -> Event:
+        before, optimizers, depth = self._announced(), self._trained_by(), self.depth
+        last, stored = self.layers[-1].block, self.stored.get(depth - 1, {})
+        groups = [groups_like(last, block, optimizers, stored) for block in blocks]
         if self.rules.grow_undoable or self.rules.grow_trial is not None:
             tensors, manifest = capture(self)
             self.before_growth = {name: tensor.detach().clone() for name, tensor in tensors.items()}, manifest
-        place = self.depth
-        surgery.append_block(self.model, self.stack, block)
-        prefix = surgery.block_path(self.model, self.stack, place)
-        for name, parameter in block.named_parameters():
-            if parameter.requires_grad:
-                surgery.join(optimizers, parameter, groups[name], prefix + name)
+        arranged = self._arrangement(len(blocks))
+        for place, block in enumerate(blocks, depth):
+            surgery.append_block(self.model, self.stack, block)
+            prefix = surgery.block_path(self.model, self.stack, place)
+            for name, parameter in block.named_parameters():
+                if parameter.requires_grad:
+                    surgery.join(optimizers, parameter, groups[place - depth][name], prefix + name)
+            self._adopt(block)
         for layer in self.layers:
             layer.forget_gradients()
-        self._adopt(block)
+        if arranged != list(range(self.depth)):
+            prefixes = [surgery.block_path(self.model, self.stack, place) for place in range(self.depth)]
+            restore(self, *rearranged(*capture(self), prefixes, arranged))
+            for follower in self.followers:
+                arrange(follower, self.stack, self.layers, arranged)
         self.plateau = self.plateau.restarted(self.rules)
         if self.rules.prune_patience is not None:
             self.prunes_due.append(self.rules.prune_patience)
-        return self._log(Grown, (place,), reason, before)
+        return self._log(Grown, growth.new_places(arranged, depth), reason, before)
 
     @torch.no_grad()
     def _prune(self, why: str, keep: float | None = None) -> Event:
@@ -424,7 +481,8 @@ class GrowPruneFreeze:
         if rules.granularity == "unit" and self.sharded:
             raise ValueError("granularity must be 'weight' for a sharded model, got 'unit'")
         units = unit_groups(self.model, self.stack) if rules.granularity == "unit" else []
-        selection = select(candidates(self.layers[:-1], rules, self._trained_by()), units, rules, keep)
+        spared = newest_layers(self.events, self.depth)
+        selection = select(candidates(self.layers, rules, self._trained_by(), spared), units, rules, keep)
         counts = [0] * self.depth
         for place, weight, mask in selection.masks:
             counts[place] += surgery.prune(self.layers[place], weight, mask, self._trained_by())
@@ -484,7 +542,7 @@ class GrowPruneFreeze:
     def _agreed(self, metric: Any) -> float:
         """The metric as a number; under DistributedDataParallel, its mean over all processes."""
         try:
-            value = float(metric)
+            value = float(metric.detach() if isinstance(metric, Tensor) else metric)
         except (TypeError, ValueError, OverflowError):
             raise ValueError(f"metric must be a finite number, got {metric!r}") from None
         if self.distributed:
@@ -512,6 +570,16 @@ class GrowPruneFreeze:
         return layer
 
 
+def _shorten(model: nn.Module, optimizers: Optimizers, stack: str, rules: Rules) -> None:
+    """Cut the stack of a model to the depth that the rules begin with."""
+    bare = unwrap(model)
+    if is_distributed(model) or sharding.is_sharded(bare):
+        raise ValueError("start_depth must be None for a model that is wrapped for several processes; attach first")
+    _check_attachable(bare, stack, optimizers)
+    check_arrangeable(surgery.find_stack(bare, stack), rules)
+    surgery.shorten(bare, stack, rules.start_depth or 1, optimizers)
+
+
 def _check_attachable(model: nn.Module, stack: str, optimizers: Optimizers) -> None:
     """Refuse what cannot be trained and changed at the same time."""
     sharding.check(model)
@@ -527,9 +595,17 @@ def _check_attachable(model: nn.Module, stack: str, optimizers: Optimizers) -> N
             raise ValueError(f"optimizer must train the whole stack, got one without {where}")
 
 
-def _reason_to_grow(gain: float, rules: Rules) -> str:
+def _plateau_reason(plateau: Plateau, rules: Rules) -> str:
+    assert plateau.before is not None  # or there is no plateau
+    gain = growth.improvement(plateau.before, plateau.window, rules.mode)
     least = f"less than {rules.grow_threshold:g}" if rules.grow_threshold else "not more than 0"
     return f"{METRIC} improved by {gain:.2g} in {rules.grow_patience} epochs, {least}"
+
+
+def _slope_reason(plateau: Plateau, rules: Rules, ratio: float) -> str:
+    sign = -1.0 if rules.mode == "min" else 1.0
+    early, late = (sign * growth.slope(values) for values in (plateau.early, plateau.late))
+    return f"{METRIC} improves by {late:.2g} an epoch, less than {ratio:.2f} of the {early:.2g} after the last growth"
 
 
 def _reason_to_undo(since: float | None, before: float | None) -> str:

@@ -1,6 +1,7 @@
 """What happened to a network, with the reason in numbers."""
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -73,7 +74,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Grown(Event):
-    """A layer was added."""
+    """Layers were added."""
 
     kind: ClassVar[str] = "grown"
     structural: ClassVar[bool] = True
@@ -111,3 +112,16 @@ class Undone(Event):
 
 
 KINDS = {kind.kind: kind for kind in (Grown, Pruned, Frozen, Thawed, Undone)}
+
+
+def newest_layers(events: Sequence[Event], depth: int) -> tuple[int, ...]:
+    """The layers that the last growth added that was not undone; the last of the stack, if there was none."""
+    undone = 0
+    for event in reversed(events):
+        if isinstance(event, Undone):
+            undone += 1
+        elif isinstance(event, Grown):
+            if not undone:
+                return event.layers
+            undone -= 1
+    return (depth - 1,)

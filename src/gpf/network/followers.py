@@ -1,6 +1,7 @@
 """Copies of a model, such as averages of its weights, that follow its changes of structure."""
 
 import copy
+from collections.abc import Sequence
 
 import torch
 from torch import nn
@@ -36,3 +37,22 @@ def bring_in_line(follower: nn.Module, model: nn.Module, path: str, layers: list
         for weight in layer.masked:
             values = block.get_parameter(weight.name)
             values.mul_(weight.keep.to(values.dtype))  # type: ignore[union-attr]
+
+
+@torch.no_grad()
+def arrange(follower: nn.Module, path: str, layers: list[Layer], arranged: Sequence[int]) -> None:
+    """Give a copy the arrangement of blocks that its model has after a growth.
+
+    Args:
+        follower: The copy, as deep as the model was before.
+        path: Path to its stack.
+        layers: The layers of the model.
+        arranged: For each place, where its block comes from, as `growth.arrangement` has it.
+    """
+    old = [copy.deepcopy(block.state_dict()) for block in surgery.find_stack(follower, path)]
+    while len(surgery.find_stack(follower, path)) < len(layers):
+        block = copy.deepcopy(layers[-1].block)
+        remove_hooks(block)
+        surgery.append_block(follower, path, block)
+    for block, layer, source in zip(surgery.find_stack(follower, path), layers, arranged, strict=True):
+        block.load_state_dict(old[source] if source < len(old) else layer.block.state_dict())

@@ -1,10 +1,10 @@
-"""When to grow (Eq. 1): the metric has not improved for as long as patience lasts."""
+"""When to grow (Eq. 1: the metric has not improved for as long as patience lasts), by how much, and where."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from gpf.network.events import METRIC
-from gpf.network.rules import Mode, Rules
+from gpf.network.rules import Init, Mode, Place, Rules
 
 
 def best(values: Sequence[float], mode: Mode) -> float:
@@ -27,6 +27,76 @@ def plateaued(before: float | None, window: Sequence[float], patience: int, thre
     if before is None or len(window) < patience:
         return False
     return not improved(improvement(before, window, mode), threshold)
+
+
+def slope(values: Sequence[float]) -> float:
+    """By how much values change from one to the next: that of the straight line of least squares through them."""
+    count = len(values)
+    if count < 2:
+        raise ValueError(f"values must be at least two, got {count}")
+    middle, mean = (count - 1) / 2.0, sum(values) / count
+    return sum((i - middle) * (value - mean) for i, value in enumerate(values)) / sum(
+        (i - middle) ** 2 for i in range(count)
+    )
+
+
+def slowed(early: Sequence[float], late: Sequence[float], cost_ratio: float, mode: Mode) -> bool:
+    """Whether a network now learns more slowly, for the compute that it takes, than a deeper one would.
+
+    The estimate: a deeper network of the same function improves, in an epoch, by as much as this one did in its first
+    epochs at this depth, and an epoch of it costs more. So a unit of compute would buy the early slope times
+    `cost_ratio`, and buys the late slope now.
+
+    Args:
+        early: Metrics of the first epochs at this depth.
+        late: As many of the latest epochs.
+        cost_ratio: Cost of a step of this network by that of the deeper one, below 1.
+        mode: Whether a lower metric is better, or a higher one.
+    """
+    sign = -1.0 if mode == "min" else 1.0
+    return sign * slope(late) < cost_ratio * sign * slope(early)
+
+
+def is_due(shares: Sequence[float], grown: int, progress: float) -> bool:
+    """Whether, of the shares of the training after which a network grows, more have passed than it has grown for."""
+    return sum(share <= progress for share in shares) > grown
+
+
+def count_new(depth: int, by: int | str, max_depth: int | None) -> int:
+    """How many layers a growth adds."""
+    wanted = depth if by == "double" else int(by)
+    return wanted if max_depth is None else max(0, min(wanted, max_depth - depth))
+
+
+def arrangement(depth: int, count: int, init: Init, place: Place) -> list[int]:
+    """The layers of a stack after a growth, by where each comes from: below `depth` an old one, else a new one.
+
+    >>> arrangement(4, 4, "stack", "end")
+    [0, 1, 2, 3, 0, 1, 2, 3]
+    >>> arrangement(4, 2, "interleave", "end")
+    [0, 1, 2, 2, 3, 3]
+    >>> arrangement(4, 1, "identity", "middle")
+    [0, 1, 4, 2, 3]
+    """
+    old = list(range(depth))
+    if init == "stack":
+        return old + [(depth - count + i) % depth for i in range(count)]
+    if init == "interleave":
+        copies, more = divmod(count, depth)
+        return [i for i in old for _ in range(1 + copies + (i >= depth - more))]
+    at = {"end": depth, "middle": (depth + 1) // 2, "start": 0}[place]
+    return [*old[:at], *range(depth, depth + count), *old[at:]]
+
+
+def new_places(arranged: Sequence[int], depth: int) -> tuple[int, ...]:
+    """The places in a new arrangement whose layers were not there before: new ones, and second copies of old ones."""
+    seen: set[int] = set()
+    places = []
+    for place, source in enumerate(arranged):
+        if source >= depth or source in seen:
+            places.append(place)
+        seen.add(source)
+    return tuple(places)
 
 
 def dropped(metric: float, best_before: float | None, share: float, mode: Mode) -> bool:
@@ -58,6 +128,10 @@ class Plateau:
     """The latest values, over which a drop is seen."""
     peak: float | None = None
     """The best mean of as many."""
+    early: list[float] = field(default_factory=list)
+    """The first values since the last growth, of which the rule of slopes takes the slope."""
+    late: list[float] = field(default_factory=list)
+    """The latest values after those, as many."""
 
     def after(self, metric: float, rules: Rules, warm: bool) -> "Plateau":
         """The same, one epoch on."""
@@ -71,7 +145,13 @@ class Plateau:
         recent, peak = [*self.recent, metric][-rules.drop_window :], self.peak
         if len(recent) == rules.drop_window:
             peak = best([sum(recent) / len(recent)] + ([] if peak is None else [peak]), rules.mode)
-        return Plateau(before, window, cooldown, hold, since, self.at_growth, trial, recent, peak)
+        early, late = list(self.early), list(self.late)
+        if rules.grow_slope is not None and not settling:
+            if len(early) < rules.grow_slope:
+                early.append(metric)
+            else:
+                late = [*late, metric][-rules.grow_slope :]
+        return Plateau(before, window, cooldown, hold, since, self.at_growth, trial, recent, peak, early, late)
 
     def fallen(self, rules: Rules) -> str | None:
         """Where the metric has dropped, from what to what; None where it has not."""

@@ -1,11 +1,13 @@
 """The optimizers that train one model, seen as one list of parameter groups."""
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
+from torch.utils.weak import WeakIdKeyDictionary
 
 from gpf.network.blocks.gated import without_gate
 
@@ -29,6 +31,9 @@ class Optimizers:
         ids = [id(p) for group in self.groups for p in group["params"]]
         if len(set(ids)) < len(ids):
             raise ValueError("optimizer: each parameter must be in one group of one optimizer, got one that is in two")
+        self._ranks: Any = WeakIdKeyDictionary()
+        for group in self.groups:
+            self.rank(group["params"])
 
     def __iter__(self) -> Iterator[Optimizer]:
         return iter(self.members)
@@ -55,6 +60,27 @@ class Optimizers:
                     return index, one
                 index += 1
         return None, None
+
+    def rank(self, parameters: Iterable[Tensor]) -> None:
+        """Say in which order parameters of a group stand there, those that have left it for a while included."""
+        for place, parameter in enumerate(parameters):
+            self._ranks[parameter] = place
+
+    def rank_of(self, parameter: Tensor) -> float:
+        """The place of a parameter in the order of its group; a new one comes last."""
+        return float(self._ranks.get(parameter, math.inf))
+
+    def insert(self, parameter: nn.Parameter, group: int, name: str) -> None:
+        """Put a parameter into a group: where it stood before it left, or at the end."""
+        members = self.groups[group]
+        rank = self.rank_of(parameter)
+        place = sum(self.rank_of(member) <= rank for member in members["params"])
+        members["params"].insert(place, parameter)
+        if "param_names" in members:
+            members["param_names"].insert(place, name)
+        if rank == math.inf:
+            known = [of for of in map(self.rank_of, members["params"]) if of < math.inf]
+            self._ranks[parameter] = max(known, default=-1.0) + 1
 
     def holder(self, parameter: Tensor) -> Optimizer | None:
         """The optimizer that keeps a state of a parameter."""

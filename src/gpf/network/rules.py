@@ -1,15 +1,20 @@
 """Every hyperparameter of growing, pruning and freezing."""
 
 import dataclasses
+import itertools
 import math
 import sys
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-Init = Literal["identity", "gated", "kaiming", "copy", "built"]
+Init = Literal["identity", "gated", "kaiming", "copy", "built", "stack", "interleave"]
+Place = Literal["end", "middle", "start"]
 Granularity = Literal["weight", "unit"]
 Mode = Literal["min", "max"]
 Saliency = Literal["magnitude", "obd"]
+Preset = Literal["faster"]
+COPIES = ("stack", "interleave")
+"""Ways to grow in which new layers are copies of old ones, with their optimizer state."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,11 +31,24 @@ class Rules:
     """Epochs without improvement before a layer is added (rho_k); None never grows. Default 10 epochs."""
     grow_threshold: float = 1e-3
     """Improvement of the metric that counts as one (omega_v), in the metric's unit. Default 0.001."""
+    grow_at: tuple[float, ...] = ()
+    """Shares of the planned steps, such as (0.1, 0.3), after which the network grows, whatever the metric; `attach`
+    must know the number of planned `steps`. With `grow_patience=None` it grows at no other time."""
+    grow_slope: int | None = None
+    """Epochs over which slopes of the metric are compared: a network grows when it learns more slowly, for the compute
+    that it takes, than a deeper one would; see `growth.slowed`. None for no such rule."""
+    start_depth: int | None = None
+    """Layers to which the stack is cut when gpf is attached, so that it grows back; None leaves it as it is built."""
+    grow_by: int | Literal["double"] = 1
+    """Layers that a growth adds, or `double` for as many as there are; at most up to `max_depth`. Default 1."""
+    grow_place: Place = "end"
+    """Where new layers go: at the `end` of the stack, in its `middle`, or at its `start`. Default `end`."""
     grow_cooldown: int = 0
     """Epochs after a growth before patience is counted again, in which a new layer settles. Default 0 epochs."""
     grow_init: Init = "identity"
     """How a new layer starts: `identity` (the function survives), `gated` (the function survives in any block: the new
-    one is wrapped in `gpf.network.Gated`), `kaiming`, `copy` of the last one, or as `built`."""
+    one is wrapped in `gpf.network.Gated`), `kaiming`, `copy` of the last one, or as `built`. `stack` copies the last
+    `grow_by` layers on top of the stack, `interleave` copies each of them in place; both copy optimizer state, too."""
     grow_trial: int | None = None
     """Epochs within which a new layer must have improved the metric by `grow_threshold`, or it is taken out again and
     the network goes back to where it was before it; None keeps every layer. Each failure doubles the time until the
@@ -82,10 +100,18 @@ class Rules:
     """Decay of the batch size with the loss (eta_bs); see `batch_size`. Default 0: constant."""
 
     def __post_init__(self) -> None:
-        choices = {"grow_init": Init, "mode": Mode, "saliency": Saliency, "granularity": Granularity}
-        least = {"max_depth": 1, "grow_patience": 1, "grow_trial": 1, "freeze_patience": 1, "drop_window": 1}
+        choices = {
+            "grow_init": Init, "grow_place": Place, "mode": Mode, "saliency": Saliency, "granularity": Granularity,
+        }  # fmt: skip
+        least = {
+            "max_depth": 1, "start_depth": 1, "grow_patience": 1, "grow_trial": 1, "grow_by": 1, "grow_slope": 2,
+            "freeze_patience": 1, "drop_window": 1,
+        }  # fmt: skip
+        object.__setattr__(self, "grow_at", _checked_shares("grow_at", self.grow_at))
         for spec in dataclasses.fields(self):
             value = getattr(self, spec.name)
+            if spec.name == "grow_at" or (spec.name == "grow_by" and value == "double"):
+                continue
             if spec.name in choices:
                 accepted = get_args(choices[spec.name])
                 if value not in accepted:
@@ -100,10 +126,37 @@ class Rules:
         if self.drop is not None and not 0.0 < self.drop < 1.0:
             raise ValueError(f"drop must be above 0 and below 1, or None, got {self.drop}")
 
+        if self.grow_init in COPIES and self.grow_place != "end":
+            raise ValueError(f"grow_place must be 'end' with grow_init={self.grow_init!r}, got {self.grow_place!r}")
+
+    @property
+    def grows(self) -> bool:
+        """Whether any rule may add a layer."""
+        return self.grow_patience is not None or self.grow_slope is not None or bool(self.grow_at)
+
     @classmethod
     def fixed(cls) -> "Rules":
         """Rules under which nothing ever happens: an ordinary network, with our checkpoints."""
         return cls(grow_patience=None, prune_patience=None, freeze_patience=None)
+
+    @classmethod
+    def faster(cls, depth: int, **changes: Any) -> "Rules":
+        """Rules for less training time at the same quality, for a stack of a final depth.
+
+        A quarter of the layers learns first. After 12 % of the planned steps and again after 30 % the stack is copied
+        on top of itself, with its optimizer state, up to the final depth.
+        """
+        values: dict[str, Any] = {
+            "grow_patience": None,
+            "grow_at": (0.12, 0.3),
+            "grow_by": "double",
+            "grow_init": "stack",
+            "start_depth": -(-depth // 4),
+            "max_depth": depth,
+            "prune_patience": None,
+            "freeze_patience": None,
+        }
+        return cls(**{**values, **changes})
 
     @classmethod
     def plume(cls, **changes: Any) -> "Rules":
@@ -163,6 +216,18 @@ class Rules:
             "drop": 0.5,
         }
         return cls(**{**values, **changes})
+
+
+def _checked_shares(name: str, shares: Any) -> tuple[float, ...]:
+    """Shares of the training in rising order, as a tuple."""
+    try:
+        values = tuple(float(share) for share in shares)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be a list of shares from 0 to 1, got {shares!r}") from None
+    rising = all(a < b for a, b in itertools.pairwise(values))
+    if not rising or not all(0.0 <= share <= 1.0 for share in values):
+        raise ValueError(f"{name} must be rising shares from 0 to 1, got {shares!r}")
+    return values
 
 
 def _check_number(name: str, value: Any, whole: bool, least: int) -> None:

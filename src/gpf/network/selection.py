@@ -1,6 +1,6 @@
 """What to prune of a stack: single weights or whole units, by the rules' thresholds or down to a share."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -47,11 +47,13 @@ class Selection:
     """`weights` or `units`."""
 
 
-def candidates(layers: Sequence[Layer], rules: Rules, optimizers: Optimizers) -> list[Candidate]:
-    """The weights of the layers that learn, with their saliencies, where these are known."""
+def candidates(
+    layers: Sequence[Layer], rules: Rules, optimizers: Optimizers, spared: Collection[int] = ()
+) -> list[Candidate]:
+    """The weights of the layers that learn and are not spared, with their saliencies, where these are known."""
     found = []
     for i, layer in enumerate(layers):
-        for weight in [] if layer.frozen else layer.weights:
+        for weight in [] if layer.frozen or i in spared else layer.weights:
             squares = mean_square_gradient(layer, weight, optimizers) if rules.saliency == "obd" else None
             if rules.saliency != "obd" or squares is not None:  # it has had a gradient since the growth
                 found.append(Candidate(i, weight, rules.saliency, squares))

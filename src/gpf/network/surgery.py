@@ -57,15 +57,20 @@ def remove_last_block(model: nn.Module, path: str) -> None:
     sharding.renew_root(model)
 
 
+def shorten(model: nn.Module, path: str, depth: int, optimizers: Optimizers) -> None:
+    """Take the last blocks out of a stack and of its optimizers until so many are left."""
+    while len(stack := find_stack(model, path)) > depth:
+        for parameter in list(stack.children())[-1].parameters():
+            leave(optimizers, parameter)
+        remove_last_block(model, path)
+
+
 def join(optimizers: Optimizers, parameter: nn.Parameter, group: int, name: str) -> None:
-    """Put a parameter into a group, with the group's settings."""
+    """Put a parameter into a group, with the group's settings: where it was before, or at the end."""
     if optimizers.find(parameter)[0] is not None:
         raise ValueError(f"optimizer must have each parameter once, got {name} for a second time")
-    members = optimizers.groups[group]
-    members["params"].append(parameter)
-    if "param_names" in members:
-        members["param_names"].append(name)
-    _match_momentum(optimizers.owner(group), members, parameter)
+    optimizers.insert(parameter, group, name)
+    _match_momentum(optimizers.owner(group), optimizers.groups[group], parameter)
 
 
 def _match_momentum(optimizer: Optimizer, group: dict[str, Any], parameter: nn.Parameter) -> None:

@@ -144,6 +144,19 @@ def test_what_cannot_be_resumed_is_refused(unbroken, tmp_path):
         resume(plain, checkpoint)
 
 
+@pytest.mark.parametrize("step", [4, 8])
+def test_a_model_of_its_final_depth_is_trained_faster_and_resumed(tmp_path, step):
+    """Eight blocks are cut to two; they double after 12 and 30 % of 14 steps, at the evaluations after 2 and 6."""
+    whole, callback = trainer_of(tmp_path / "whole", gpt2(8, dropout=0.0), rules="faster")
+    whole.train()
+    depths = [entry["depth"] for entry in whole.state.log_history if "depth" in entry]
+    assert depths == [4, 4, 8, 8, 8, 8, 8]
+    assert whole.model.config.n_layer == 8
+    again, resumed = trainer_of(tmp_path / "again", gpt2(8, dropout=0.0), rules="faster")
+    resume(again, tmp_path / "whole" / f"checkpoint-{step}")
+    assert_same(snapshot(resumed.net), snapshot(callback.net))
+
+
 def test_rules_that_do_nothing_change_nothing(tmp_path):
     """Against the Trainer alone; weights, moments and learning rates are the same."""
     rules = gpf.Rules.fixed()

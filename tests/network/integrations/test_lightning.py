@@ -118,6 +118,20 @@ def test_resumed_training_equals_unbroken_training(unbroken, tmp_path, epoch):
     assert rates[0] == rates[1]
 
 
+def test_a_module_of_its_final_depth_is_trained_faster_and_resumed(tmp_path):
+    """Four layers are cut to one; they double after 12 and 30 % of 8 epochs."""
+    callback = callback_of("faster")
+    trainer_of(tmp_path, callback, callbacks=[keep_all(tmp_path)]).fit(Regressor(depth=4), loader(), loader())
+    grown = [(event.epoch, event.after.depth) for event in callback.net.events]
+    assert grown == [(1, 2), (3, 4)]
+    for epoch in (0, 1, 5):
+        again = callback_of("faster")
+        trainer_of(tmp_path, again).fit(
+            Regressor(depth=4), loader(), loader(), ckpt_path=tmp_path / f"epoch={epoch}.ckpt"
+        )
+        assert_same(snapshot(again.net), snapshot(callback.net))
+
+
 def test_the_checkpoints_tested_above_differ_in_depth_and_frozen_layers(unbroken):
     """Plain data and tensors: they load without running code."""
     _, folder = unbroken

@@ -31,13 +31,13 @@ def record_depth(model: nn.Module, path: str, old: int, new: int) -> None:
 
 
 @contextmanager
-def deeper(model: nn.Module, path: str) -> Iterator[None]:
-    """For a while, the model says that its stack is one block deeper, so that this block can be built.
+def deeper(model: nn.Module, path: str, by: int = 1) -> Iterator[None]:
+    """For a while, the model says that its stack is deeper, so that blocks for those places can be built.
 
     Layers read what they are from their configuration, by their place: `config.layer_types[layer_idx]`.
     """
     depth = _length(model, path)
-    changes = _changes(model, path, depth, depth + 1)
+    changes = _changes(model, path, depth, depth + by)
     before = [(holder, name, getattr(holder, name, _MISSING)) for holder, name, _ in changes]
     try:
         for holder, name, value in changes:

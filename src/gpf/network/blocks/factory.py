@@ -45,7 +45,7 @@ def default_block(model: nn.Module, path: str) -> Callable[[int], nn.Module]:
         kinds = block_kinds(model, path, place + 1)
         source = next((i for i in reversed(range(len(blocks))) if kinds[i] == kinds[place]), len(blocks) - 1)
         flags[place] = flags.get(source) or _flags(blocks[source])
-        with deeper(model, path):  # how values are initialised may depend on depth
+        with deeper(model, path, place + 1 - len(blocks)):  # how values are initialised may depend on depth
             block = _copy(blocks[source], place - source)
             _reinitialise(block, _initialisation(model, path), flags[place])
         return block
@@ -74,27 +74,52 @@ def gated_places(names: Iterable[str], path: str) -> set[int]:
     return {int(found[1]) for name in names if (found := pattern.fullmatch(name))}
 
 
-def new_block(
-    model: nn.Module, path: str, make_block: Callable[[int], nn.Module], init: Init, distributed: bool
-) -> nn.Module:
-    """A block to grow by, initialised and on the right device; nothing that is in use changes."""
-    stack = surgery.find_stack(model, path)
-    with deeper(model, path):
-        block = make_block(len(stack))
-    if not isinstance(block, nn.Module):
-        raise ValueError(f"block must make a torch module, got {type(block).__name__}")
+def new_blocks(
+    model: nn.Module,
+    path: str,
+    make_block: Callable[[int], nn.Module],
+    init: Init,
+    distributed: bool,
+    count: int = 1,
+    after: int | None = None,
+) -> list[nn.Module]:
+    """Blocks to grow by, initialised and on the right device; nothing that is in use changes.
+
+    Args:
+        model: The model.
+        path: Path to its stack.
+        make_block: Makes a block, given its place.
+        init: How the blocks start.
+        distributed: Whether all processes take the values of the first one.
+        count: How many.
+        after: How many old blocks will come before them; all, if not given.
+    """
+    stack = list(surgery.find_stack(model, path).children())
     known = {id(p) for p in model.parameters()}
-    if any(block is other for other in stack) or any(id(p) in known for p in block.parameters()):
-        raise ValueError("block must make a new module each time, got one whose parameters are in the model")
-    if init == "gated" and not isinstance(block, Gated):
-        block = Gated(block)
-    match(block, stack[-1])
-    initialise(block, stack[-1], init)
-    if distributed:
-        for tensor in [*block.parameters(), *block.buffers()]:
-            torch.distributed.broadcast(tensor.detach(), src=0)
-    sharding.shard_like(block, stack[-1], model)
-    return block
+    before: nn.Module = stack[-1 if after is None else max(0, after - 1)]
+    if after == 0 and init == "identity":
+        before = nn.Identity()  # nothing is known of what comes in
+    made: list[nn.Module] = []
+    for place in range(len(stack), len(stack) + count):
+        with deeper(model, path, place + 1 - len(stack)):
+            block = make_block(place)
+        if not isinstance(block, nn.Module):
+            raise ValueError(f"block must make a torch module, got {type(block).__name__}")
+        if any(block is other for other in [*stack, *made]) or any(id(p) in known for p in block.parameters()):
+            raise ValueError("block must make a new module each time, got one whose parameters are in the model")
+        known |= {id(p) for p in block.parameters()}
+        if init == "gated" and not isinstance(block, Gated):
+            block = Gated(block)
+        match(block, stack[-1])
+        initialise(block, before, init)
+        before = block
+        made.append(block)
+    for block in made:
+        if distributed:
+            for tensor in [*block.parameters(), *block.buffers()]:
+                torch.distributed.broadcast(tensor.detach(), src=0)
+        sharding.shard_like(block, stack[-1], model)
+    return made
 
 
 def match(block: nn.Module, last: nn.Module) -> None:

@@ -19,6 +19,7 @@ from gpf.network.controller import BlockFactory, GrowPruneFreeze
 from gpf.network.events import Event
 from gpf.network.prunable import Prunable, named_weights
 from gpf.network.rules import Rules
+from gpf.network.schedule import Schedule
 
 OptimizerFactory = Callable[[Iterable[dict[str, Any]]], Optimizer]
 
@@ -98,6 +99,9 @@ def _extend(
         stack = surgery.find_stack(model, path)
     except ValueError as error:
         raise CheckpointError(f"it does not fit the model: {error}") from None
+    if manifest["rules"]["start_depth"] is not None:
+        while len(stack) > depth:  # the model is built as deep as it is to become
+            surgery.remove_last_block(model, path)
     if len(stack) > depth:
         raise CheckpointError(f"build() must make at most {depth} layers, as many as were saved, got {len(stack)}")
     make_block = make_block or default_block(model, path)
@@ -175,10 +179,12 @@ def _check_members(
     _check_names("optimizer.scalars", described["scalars"], parameters)
     _check_names("the optimizer's tensors", owners, parameters)
     _check_names("optimizer.stored", stored, {name for name in parameters if name.startswith(frozen)})
-    if len({*members, *stored}) < len(members) + len(stored):
-        raise CheckpointError("optimizer.members and optimizer.stored must name each parameter once")
+    if len(set(members)) < len(members):
+        raise CheckpointError("optimizer.members must name each parameter once")
     if len(described["members"]) > groups or any(group >= groups for group in stored.values()):
         raise CheckpointError(f"optimizer.members and optimizer.stored must be of its {groups} groups")
+    if any(name not in described["members"][group] for name, group in stored.items()):
+        raise CheckpointError("optimizer.stored must name members of its groups")
 
 
 def _check_names(where: str, names: Iterable[str], accepted: Container[str]) -> None:
@@ -263,7 +269,7 @@ def _groups(model: nn.Module, described: dict[str, Any], one: dict[str, Any], st
     parameters = dict(model.named_parameters())
     groups = []
     for index, options in enumerate(one["groups"], start):
-        held = [*described["members"][index], *(name for name, group in described["stored"].items() if group == index)]
+        held = described["members"][index]  # those of frozen layers included
         chosen = [(name, parameters[name]) if one["named"] else parameters[name] for name in held]
         settings = {key: _unplain(value) for key, value in options.items() if key != "param_names"}
         groups.append({**settings, "params": chosen})
@@ -301,6 +307,7 @@ def _assemble(
     net.extra = dict(manifest["extra"])
     net.extra |= {name.removeprefix(EXTRA): tensor for name, tensor in tensors.items() if name.startswith(EXTRA)}
     net.epoch = manifest["epoch"]
+    net.schedule = Schedule(**manifest["schedule"])
     net.events = [Event.from_json(event) for event in manifest["events"]]
     if "undo" in manifest:
         kept = {name.removeprefix(UNDO): tensor for name, tensor in tensors.items() if name.startswith(UNDO)}

@@ -11,7 +11,7 @@ from gpf.network.events import KINDS
 from gpf.network.rules import Rules
 
 FORMAT = "gpf-checkpoint"
-VERSION = 2
+VERSION = 3
 Check = Callable[[str, Any], None]
 """Given the name of a value and the value, raises a ValueError if it is not what is accepted there."""
 
@@ -131,8 +131,11 @@ _EVENT = _fields(
 _PLATEAU = _fields(
     before=_or_none(_NUMBER), window=_list_of(_NUMBER), cooldown=_COUNT, hold=_COUNT, since=_or_none(_NUMBER),
     at_growth=_or_none(_NUMBER), trial=_COUNT, recent=_list_of(_NUMBER), peak=_or_none(_NUMBER),
+    early=_list_of(_NUMBER), late=_list_of(_NUMBER),
 )  # fmt: skip
-_RULES = _fields(**dict.fromkeys((spec.name for spec in dataclasses.fields(Rules)), _SETTING))
+_RULES = _fields(
+    **{spec.name: _SETTING for spec in dataclasses.fields(Rules)} | {"grow_at": _list_of(_NUMBER)},
+)
 _MEMBERS = {
     "members": _list_of(_NAMES),
     "stored": _all(_OBJECT, _each(_COUNT)),
@@ -152,6 +155,7 @@ _MANIFEST = {
     "tensors": _fields(file=_PLAIN_FILE, bytes=_COUNT, sha256=_TEXT),
     "stack": _TEXT,
     "epoch": _COUNT,
+    "schedule": _fields(step=_COUNT, steps=_or_none(_COUNT), passed=_COUNT),
     "rules": _RULES,
     **_STATE,
     "optimizer": _or_none(

@@ -76,6 +76,7 @@ def _save(
         "stack": net.stack,
         "rules": dataclasses.asdict(net.rules),
         "epoch": net.epoch,
+        "schedule": dataclasses.asdict(net.schedule),
         "events": [event.to_json() for event in net.events],
         "random": random_state.capture(),
         "schedulers": schedulers.describe(scheduler),

@@ -4,6 +4,7 @@ Both undoing a growth and checkpoints are made of this.
 """
 
 import dataclasses
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -16,6 +17,7 @@ from gpf.network.layer import Layer
 from gpf.network.masking import Masking
 from gpf.network.optimizers import Optimizers
 from gpf.network.rules import Rules
+from gpf.network.schedule import Schedule
 
 _OF_WEIGHT = ("belief", "pruned", "previous", "squares")
 
@@ -30,6 +32,7 @@ class Network(Protocol):
     rules: Rules
     distributed: bool
     epoch: int
+    schedule: Schedule
     events: list[Event]
     layers: list[Layer]
     stored: dict[int, surgery.Stored]
@@ -88,8 +91,13 @@ def _capture_optimizers(net: Network, optimizers: Optimizers, tensors: dict[str,
                 tensors[f"optimizer/{name}/{key}"] = value
             else:
                 scalars.setdefault(name, {})[key] = value
+    ranks = {name: optimizers.rank_of(parameter) for name, parameter in net.model.named_parameters()}
+    members = [[names[id(p)] for p in group["params"] if id(p) in names] for group in optimizers.groups]
+    for name in sorted(stored, key=ranks.__getitem__):  # where they stood before they were frozen
+        column = members[stored[name]]
+        column.insert(sum(ranks[other] <= ranks[name] for other in column), name)
     return {
-        "members": [[names[id(p)] for p in group["params"] if id(p) in names] for group in optimizers.groups],
+        "members": members,
         "stored": stored,
         "scalars": scalars,
     }
@@ -158,8 +166,10 @@ def _restore_optimizers(
         optimizers.pop_state(parameter)
     for index, members in enumerate(manifest["members"]):
         foreign = [p for p in optimizers.groups[index]["params"] if id(p) not in ours]
-        surgery.set_members(optimizers, index, {name: parameters[name] for name in members}, foreign)
-        for name in members:
+        optimizers.rank(parameters[name] for name in members)
+        learning = [name for name in members if name not in manifest["stored"]]
+        surgery.set_members(optimizers, index, {name: parameters[name] for name in learning}, foreign)
+        for name in learning:
             if name in states:
                 optimizers.set_state(parameters[name], states[name])
     for i, layer in enumerate(net.layers):
@@ -170,6 +180,63 @@ def _restore_optimizers(
                 for name, group in manifest["stored"].items()
                 if name.startswith(prefix)
             }
+
+
+def rearranged(
+    tensors: Mapping[str, Tensor], manifest: dict[str, Any], prefixes: Sequence[str], arranged: Sequence[int]
+) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """A captured state with the layers of the stack in another arrangement, some of them copied; tensors are copies.
+
+    A second copy of a layer has its weights and its optimizer state, and learns. Nothing of it is believed in, pruned
+    or frozen.
+
+    Args:
+        tensors: Captured tensors.
+        manifest: What else was captured.
+        prefixes: What the names of the parameters of each layer begin with.
+        arranged: Where the layer at each place comes from.
+    """
+    first = {source: place for place, source in reversed(list(enumerate(arranged)))}
+    copies = [(place, source) for place, source in enumerate(arranged) if first[source] != place]
+
+    def renamed(name: str) -> list[str]:
+        """The names of what has this name, after it was moved and copied; none if its layer has no place."""
+        for source, prefix in enumerate(prefixes):
+            if name.startswith(prefix):
+                places = [place for place, of in enumerate(arranged) if of == source]
+                return [prefixes[place] + name.removeprefix(prefix) for place in places]
+        return [name]
+
+    moved: dict[str, Tensor] = {}
+    for name, tensor in tensors.items():
+        kind, _, rest = name.partition("/")
+        if kind != "layer":
+            moved |= {f"{kind}/{new}": tensor.detach().clone() for new in renamed(rest)}
+            continue
+        source, _, what = rest.partition("/")
+        if int(source) in first:
+            moved[f"layer/{first[int(source)]}/{what}"] = tensor.detach().clone()
+        if what.startswith(("belief/", "squares/")):
+            moved |= {f"layer/{place}/{what}": torch.zeros_like(tensor) for place, of in copies if of == int(source)}
+    new_layer = {"frozen": False, "still": 0, "gradients": 0, "activations": 0}
+    layers = [
+        manifest["layers"][source] if first[source] == place else new_layer for place, source in enumerate(arranged)
+    ]
+    optimizer = manifest["optimizer"]
+    members = [[new for name in group for new in renamed(name)] for group in optimizer["members"]]
+    stored = {renamed(name)[0]: group for name, group in optimizer["stored"].items()}  # a copy of a frozen layer learns
+    learning = {name for group in members for name in group if name not in stored}
+    trainable = {new for name in manifest["trainable"] for new in renamed(name)}
+    return moved, {
+        **manifest,
+        "layers": layers,
+        "trainable": sorted(trainable | learning),
+        "optimizer": {
+            "members": members,
+            "stored": stored,
+            "scalars": {new: dict(of) for name, of in optimizer["scalars"].items() for new in renamed(name)},
+        },
+    }
 
 
 def unique_tensors(model: nn.Module) -> dict[str, Tensor]:

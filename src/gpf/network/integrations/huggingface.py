@@ -7,11 +7,13 @@ from typing import Any
 from torch import nn
 from torch.optim import Optimizer
 
+from gpf.network import surgery
 from gpf.network.checkpoints.saving import CheckpointError
 from gpf.network.controller import BlockFactory, GrowPruneFreeze, attach
 from gpf.network.integrations.restoring import depth_of, factory_of, hold_frozen, release_frozen, restore_into
+from gpf.network.presets import named_rules
 from gpf.network.prunable import Prunable
-from gpf.network.rules import Rules
+from gpf.network.rules import Preset, Rules
 
 try:
     from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
@@ -38,7 +40,8 @@ class GrowPruneFreezeCallback(TrainerCallback):
 
     Args:
         stack: Path to the model's blocks, such as `transformer.h`.
-        rules: When to do what; `Rules()` if not given.
+        rules: When to do what; `Rules()` if not given, or the name of a preset, as for `attach`. Rules that go by the
+            planned steps (`grow_at`) take them from the Trainer.
         block: Makes a new block, given its place in the stack, as for `attach`.
         metric: Name of the metric, as it stands in the logs.
         prunable: Which parameters are weights that may lose entries, as for `attach`.
@@ -52,13 +55,13 @@ class GrowPruneFreezeCallback(TrainerCallback):
     def __init__(
         self,
         stack: str,
-        rules: Rules | None = None,
+        rules: Rules | Preset | None = None,
         block: BlockFactory | None = None,
         metric: str = "eval_loss",
         prunable: Prunable | None = None,
     ) -> None:
         self.stack = stack
-        self.rules: Rules = rules or Rules()
+        self.rules: Rules | Preset = rules or Rules()
         self.block = block
         self.metric = metric
         self.prunable = prunable
@@ -74,6 +77,8 @@ class GrowPruneFreezeCallback(TrainerCallback):
         _check_arguments(args, self.metric)
         model = kwargs.get("model")
         if model is not None:
+            if isinstance(self.rules, str):
+                self.rules = named_rules(self.rules, surgery.find_stack(model, self.stack))
             self._guard = model.register_load_state_dict_pre_hook(self._check_depth)
 
     def _check_depth(self, model: nn.Module, state: dict[str, Any], *_: Any) -> None:
@@ -105,7 +110,7 @@ class GrowPruneFreezeCallback(TrainerCallback):
             if net is not None:
                 net.detach()
             block = factory_of(model, self.stack, self.block)
-            self.net = attach(model, optimizer, self.stack, block, self.rules, self.prunable)
+            self.net = attach(model, optimizer, self.stack, block, self.rules, self.prunable, steps=state.max_steps)
         if resumed is not None:
             restore_into(self.net, resumed[0])
         self._training, self._begun_at = True, state.global_step

@@ -1,6 +1,8 @@
 """Lightning's Trainer: a callback that lets a module grow, prune and freeze, and be resumed from its checkpoints."""
 
 import logging
+import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,8 +20,9 @@ from gpf.network.integrations.restoring import (
     factory_of,
     restore_state,
 )
+from gpf.network.presets import named_rules
 from gpf.network.prunable import Prunable
-from gpf.network.rules import Rules
+from gpf.network.rules import Preset, Rules
 
 if TYPE_CHECKING:
     from lightning.pytorch import Callback, LightningModule, Trainer
@@ -46,7 +49,8 @@ class GrowPruneFreezeCallback(Callback):
 
     Args:
         stack: Path to the module's blocks, such as `model.layers`.
-        rules: When to do what; `Rules()` if not given.
+        rules: When to do what; `Rules()` if not given, or the name of a preset, as for `attach`. Rules that go by the
+            planned steps (`grow_at`) take them from the Trainer.
         block: Makes a new block, given its place in the stack, as for `attach`.
         monitor: Name of the metric, as it is logged.
         prunable: Which parameters are weights that may lose entries, as for `attach`.
@@ -60,13 +64,13 @@ class GrowPruneFreezeCallback(Callback):
     def __init__(
         self,
         stack: str,
-        rules: Rules | None = None,
+        rules: Rules | Preset | None = None,
         block: BlockFactory | None = None,
         monitor: str = "val_loss",
         prunable: Prunable | None = None,
     ) -> None:
         self.stack = stack
-        self.rules: Rules = rules or Rules()
+        self.rules: Rules | Preset = rules or Rules()
         self.block = block
         self.monitor = monitor
         self.prunable = prunable
@@ -85,7 +89,9 @@ class GrowPruneFreezeCallback(Callback):
         """Let the module get a checkpoint's depth when Lightning loads weights into it."""
         if trainer.world_size > 1:
             raise ValueError(f"world_size must be 1, got {trainer.world_size}: a wrapped module would not grow")
-        surgery.find_stack(pl_module, self.stack)  # says what is wrong with the path, before training
+        blocks = surgery.find_stack(pl_module, self.stack)  # says what is wrong with the path, before training
+        if isinstance(self.rules, str):
+            self.rules = named_rules(self.rules, blocks)
         self._stage = stage
         self._guard = pl_module.register_load_state_dict_pre_hook(self._match_depth)
 
@@ -96,7 +102,8 @@ class GrowPruneFreezeCallback(Callback):
         if self._is_attached(module):
             self.net = attached_again(self.net, self._optimizers, depth, state)
         else:
-            extend_to(module, self.stack, depth, self.block, state)
+            shorten = isinstance(self.rules, Rules) and self.rules.start_depth is not None
+            extend_to(module, self.stack, depth, self.block, state, shorten)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the state of a checkpoint; to fit, as soon as there are optimizers."""
@@ -116,7 +123,11 @@ class GrowPruneFreezeCallback(Callback):
             self.net = attached_again(self.net, self._optimizers)
         else:
             block = factory_of(pl_module, self.stack, self.block)
-            self.net = attach(pl_module, self._optimizers, self.stack, block, self.rules, self.prunable)
+            rules = (
+                self.rules if isinstance(self.rules, str) or state is None else replace(self.rules, start_depth=None)
+            )
+            steps = _planned_steps(trainer)
+            self.net = attach(pl_module, self._optimizers, self.stack, block, rules, self.prunable, steps)
         if state is not None:
             restore_state(self.net, state)
         self._known_depth = self.net.depth
@@ -169,6 +180,12 @@ class GrowPruneFreezeCallback(Callback):
         values = {"depth": float(shape.depth), "density": shape.density, "frozen": float(len(shape.frozen))}
         for one in trainer.loggers:
             one.log_metrics(values, step=trainer.global_step)
+
+
+def _planned_steps(trainer: Trainer) -> int | None:
+    """The optimizer steps that a Trainer is going to take, if it knows."""
+    steps = trainer.estimated_stepping_batches
+    return int(steps) if math.isfinite(steps) and steps >= 1 else None
 
 
 def extend(module: LightningModule, checkpoint: dict[str, Any], stack: str, block: BlockFactory | None = None) -> None:

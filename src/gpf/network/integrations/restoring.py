@@ -1,5 +1,6 @@
 """Checkpoints of frameworks: what has to be done before and after the framework loads weights and moments itself."""
 
+import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from gpf.network.checkpoints.saving import EXTRA, UNDO, CheckpointError, read
 from gpf.network.checkpoints.state import capture, restore, unique_tensors
 from gpf.network.controller import BlockFactory, GrowPruneFreeze, attach
 from gpf.network.events import Event
+from gpf.network.schedule import Schedule
 
 
 def depth_of(state: Mapping[str, Any], stack: str) -> int:
@@ -30,7 +32,14 @@ def factory_of(model: nn.Module, stack: str, block: BlockFactory | None) -> Bloc
     return found
 
 
-def extend_to(model: nn.Module, stack: str, depth: int, block: BlockFactory | None, names: Iterable[str] = ()) -> None:
+def extend_to(
+    model: nn.Module,
+    stack: str,
+    depth: int,
+    block: BlockFactory | None,
+    names: Iterable[str] = (),
+    shorten: bool = False,
+) -> None:
     """Bring a model that nothing is attached to yet to a checkpoint's depth; its weights are loaded afterwards.
 
     Args:
@@ -39,8 +48,11 @@ def extend_to(model: nn.Module, stack: str, depth: int, block: BlockFactory | No
         depth: How many blocks were saved.
         block: Makes a block, if the user has said how.
         names: The names of the saved tensors, which tell what blocks are behind a gate.
+        shorten: Whether the model is built as deep as it is to become, so that it may be deeper than what was saved.
     """
     blocks = surgery.find_stack(model, stack)
+    while shorten and len(blocks) > depth:
+        surgery.remove_last_block(model, stack)
     if len(blocks) > depth:
         raise CheckpointError(f"the model must have at most {depth} blocks, as many as were saved, got {len(blocks)}")
     make = factory_of(model, stack, block) or default_block(model, stack)
@@ -62,6 +74,7 @@ def checkpoint_state(net: GrowPruneFreeze) -> dict[str, Any]:
     return {
         "stack": net.stack,
         "epoch": net.epoch,
+        "schedule": dataclasses.asdict(net.schedule),
         "events": [event.to_json() for event in net.events],
         "tensors": kept,
         "manifest": manifest,
@@ -81,6 +94,7 @@ def restore_state(net: GrowPruneFreeze, state: Mapping[str, Any]) -> None:
     current, _ = capture(net)
     restore(net, {name: tensor.detach().clone() for name, tensor in current.items()} | state["tensors"], manifest)
     net.epoch = state["epoch"]
+    net.schedule = Schedule(**state["schedule"])
     net.events = [Event.from_json(event) for event in state["events"]]
     net.before_growth = state["undo"]
 
@@ -99,6 +113,7 @@ def restore_into(net: GrowPruneFreeze, folder: Path) -> None:
             raise CheckpointError(f"checkpoint {folder}: {name} is {there} there and {here} here")
     restore(net, {name: tensor for name, tensor in tensors.items() if not name.startswith((UNDO, EXTRA))}, manifest)
     net.epoch = manifest["epoch"]
+    net.schedule = Schedule(**manifest["schedule"])
     net.events = [Event.from_json(event) for event in manifest["events"]]
     kept = {name.removeprefix(UNDO): tensor for name, tensor in tensors.items() if name.startswith(UNDO)}
     net.before_growth = (kept, manifest["undo"]) if "undo" in manifest else None
@@ -111,7 +126,8 @@ def hold_frozen(model: nn.Module, folder: Path, block: BlockFactory | None) -> l
     """
     tensors, manifest = read(folder)
     names = (name.removeprefix("model/") for name in tensors)
-    extend_to(model, manifest["stack"], len(manifest["layers"]), block, names)
+    shorten = manifest["rules"]["start_depth"] is not None
+    extend_to(model, manifest["stack"], len(manifest["layers"]), block, names, shorten)
     blocks = surgery.find_stack(model, manifest["stack"])
     held = []
     for module, layer in zip(blocks, manifest["layers"], strict=True):
@@ -163,4 +179,5 @@ def attached_again(
             members |= {id(parameter) for parameter in group["params"]}
     blocks = surgery.find_stack(model, stack)
     release_frozen([p for p in blocks.parameters() if p.requires_grad and id(p) not in members], optimizers[0])
-    return attach(model, optimizers, stack, net.make_block, net.rules, net.prunable)
+    rules = dataclasses.replace(net.rules, start_depth=None)
+    return attach(model, optimizers, stack, net.make_block, rules, net.prunable, net.schedule.steps)

@@ -76,7 +76,9 @@ class GrowPruneFreezeCallback(BaseCallback):
             put_in_blocks(model.policy)
         self._check_activation(root, path)
         last = surgery.find_stack(root, path)[-1]
-        self.net = attach(root, model.policy.optimizer, path, functools.partial(_like, last), self.rules)
+        steps = max(1, model._total_timesteps)  # of the environments, as is the progress that the rules are told
+        make = functools.partial(_like, last)
+        self.net = attach(root, model.policy.optimizer, path, make, self.rules, steps=steps)
         growth = getattr(model, "gpf", None)
         if isinstance(growth, Growth) and growth.saved is not None:
             restore_state(self.net, growth.saved)
@@ -105,7 +107,9 @@ class GrowPruneFreezeCallback(BaseCallback):
         if not episodes or self.num_timesteps - self._epoch_began < max(1, self.every_steps):
             return
         self._epoch_began = self.num_timesteps
-        for event in self.net.end_epoch(float(safe_mean([episode["r"] for episode in episodes]))):
+        metric = float(safe_mean([episode["r"] for episode in episodes]))
+        progress = 1.0 - self.model._current_progress_remaining
+        for event in self.net.end_epoch(metric, min(1.0, max(0.0, progress))):
             if self.verbose:
                 print(event)
         shape = self.net.shape()

@@ -1,0 +1,27 @@
+"""How far a training of planned length is, for rules that go by it."""
+
+from dataclasses import dataclass
+
+
+@dataclass
+class Schedule:
+    """Optimizer steps, done and planned."""
+
+    steps: int | None = None
+    """Planned steps; None where nobody has said."""
+    step: int = 0
+    """Steps done."""
+    passed: int = 0
+    """Planned growths (`Rules.grow_at`) that are over."""
+
+    def __post_init__(self) -> None:
+        if self.steps is not None and not (isinstance(self.steps, int) and self.steps >= 1):
+            raise ValueError(f"steps must be a whole number of at least 1, got {self.steps!r}")
+
+    def progress(self, given: float | None) -> float:
+        """The share of the training that is done: as given, or by the steps; 0 where nobody can tell."""
+        if given is None:
+            return 0.0 if self.steps is None else self.step / self.steps
+        if not 0.0 <= given <= 1.0:
+            raise ValueError(f"progress must be from 0 to 1, got {given}")
+        return float(given)
