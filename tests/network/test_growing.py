@@ -224,7 +224,7 @@ def test_planned_growths_survive_a_load(tmp_path):
     net.end_epoch(1.0)
     net.save(tmp_path)
     again = gpf.load(tmp_path, lambda: build(1), block=lambda place: Residual())
-    assert again.schedule == Schedule(steps=20, step=8, passed=1)
+    assert again.schedule == Schedule(steps=20, step=8, passed=1, kept=1.0)
     assert again.end_epoch(1.0) == []
     train(again, 2)
     assert [event.kind for event in again.end_epoch(1.0)] == ["grown"]
@@ -375,7 +375,7 @@ def test_rules_that_cannot_be_are_refused(values, message):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"rules": gpf.Rules(grow_at=(0.5,))}, "^steps must be given, because the rules grow at shares of them"),
+        ({"rules": gpf.Rules(grow_at=(0.5,))}, "^steps must be given, because the rules go by them"),
         ({"rules": "quicker"}, "^rules must be gpf.Rules or one of faster, got 'quicker'$"),
         ({"rules": "faster", "steps": 0}, "^steps must be a whole number of at least 1, got 0$"),
         (

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from gpf.network import growth, sharding, surgery
+from gpf.network import growth, pruning, sharding, surgery
 from gpf.network.blocks.arrangeable import check_arrangeable
 from gpf.network.blocks.factory import default_block, new_blocks
 from gpf.network.checkpoints.saving import save
@@ -88,8 +88,8 @@ def attach(
     blocks = surgery.find_stack(bare, stack)
     chosen = named_rules(rules, blocks) if isinstance(rules, str) else rules or Rules()
     Schedule(steps)  # says what is wrong with it before anything changes
-    if chosen.grow_at and steps is None:
-        raise ValueError("steps must be given, because the rules grow at shares of them (grow_at)")
+    if chosen.planned and steps is None:
+        raise ValueError("steps must be given, because the rules go by them (grow_at, prune_to)")
     if block is None:
         block = getattr(bare, "make_block", None) or default_block(bare, stack)
     if chosen.start_depth is not None:
@@ -212,7 +212,8 @@ class GrowPruneFreeze:
         """End an epoch with this metric, a number or a scalar tensor: grow, prune and freeze what is due.
 
         Under DistributedDataParallel the metric is averaged over all processes, and all of them do the same.
-        `progress` is the share of the training that is done, for `grow_at`; by default that of the planned steps.
+        `progress` is the share of the training that is done, for rules that go by it (`grow_at`, `prune_to`); by
+        default that of the planned steps.
         """
         self._check_changeable()
         progress = self.schedule.progress(progress)
@@ -243,6 +244,7 @@ class GrowPruneFreeze:
         events: list[Event] = []
         if any(left <= 0 for left in due):  # before a growth, so that the newest layers are spared
             events.append(self._prune(f"{rules.prune_patience} epochs after a growth"))
+        events += self._planned_pruning(progress)
         if new is not None and reason is not None:
             events.append(self._grow(new, reason))
             self.schedule.passed += planned
@@ -475,13 +477,24 @@ class GrowPruneFreeze:
             self.prunes_due.append(self.rules.prune_patience)
         return self._log(Grown, growth.new_places(arranged, depth), reason, before)
 
+    def _planned_pruning(self, progress: float) -> list[Event]:
+        """Prune as far as the plan has it by now, if that is further than before."""
+        rules = self.rules
+        if rules.prune_to is None:
+            return []
+        keep = pruning.scheduled_keep(progress, rules.prune_from, rules.prune_until, rules.prune_to)
+        if keep >= self.schedule.kept:
+            return []
+        self.schedule.kept = keep
+        return [self._prune(f"planned, at {progress:.1%} of the training", keep, spare_newest=False)]
+
     @torch.no_grad()
-    def _prune(self, why: str, keep: float | None = None) -> Event:
+    def _prune(self, why: str, keep: float | None = None, spare_newest: bool = True) -> Event:
         before, rules = self._announced(), self.rules
         if rules.granularity == "unit" and self.sharded:
             raise ValueError("granularity must be 'weight' for a sharded model, got 'unit'")
         units = unit_groups(self.model, self.stack) if rules.granularity == "unit" else []
-        spared = newest_layers(self.events, self.depth)
+        spared = newest_layers(self.events, self.depth) if spare_newest else ()
         selection = select(candidates(self.layers, rules, self._trained_by(), spared), units, rules, keep)
         counts = [0] * self.depth
         for place, weight, mask in selection.masks:

@@ -35,6 +35,15 @@ def prunable(belief: Tensor, cost: Tensor, belief_threshold: float, saliency_thr
     return (belief < belief_threshold * (1.0 - _ROUNDING)) & (cost < saliency_threshold)
 
 
+def scheduled_keep(progress: float, begin: float, end: float, final: float) -> float:
+    """The share of weights to keep at some point of the training: 1, then a cubic fall, then the final one.
+
+    Zhu & Gupta (2017): final + (1 - final) (1 - t)^3, with t running from 0 to 1 between begin and end.
+    """
+    t = min(1.0, max(0.0, (progress - begin) / (end - begin)))
+    return final + (1.0 - final) * (1.0 - t) ** 3
+
+
 def cheapest(costs: Sequence[Tensor], count: int, gone: Sequence[Tensor | None] | None = None) -> list[Tensor]:
     """Masks of the `count` entries of least absolute value, over all tensors together; of equals, the first.
 

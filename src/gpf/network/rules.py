@@ -72,6 +72,14 @@ class Rules:
     prune_patience: int | None = 5
     """Epochs between a growth and the pruning of the layers before it (rho_p); 0 prunes in the same epoch, None never.
     Default 5 epochs."""
+    prune_to: float | None = None
+    """Share of the weights, or units, that is left in the end: the smallest go, a few each epoch, whatever the belief
+    in them, fast at first and slowly later (Zhu & Gupta 2017). It goes by the planned `steps`, as `grow_at` does; None
+    for no such plan."""
+    prune_from: float = 0.3
+    """Share of the planned steps after which that begins. Default 0.3."""
+    prune_until: float = 0.8
+    """Share of the planned steps after which it is done. Default 0.8."""
     granularity: Granularity = "weight"
     """What is pruned: single weights, or whole units (hidden units, channels, attention heads) by the means of belief
     and saliency over their weights. `compact` can remove every pruned unit."""
@@ -126,6 +134,12 @@ class Rules:
         if self.drop is not None and not 0.0 < self.drop < 1.0:
             raise ValueError(f"drop must be above 0 and below 1, or None, got {self.drop}")
 
+        if self.prune_to is not None and not self.prune_to <= 1.0:
+            raise ValueError(f"prune_to must be from 0 to 1, or None, got {self.prune_to}")
+        if not self.prune_from < self.prune_until <= 1.0:
+            raise ValueError(
+                f"prune_until must be above prune_from, {self.prune_from}, and at most 1, got {self.prune_until}"
+            )
         if self.grow_init in COPIES and self.grow_place != "end":
             raise ValueError(f"grow_place must be 'end' with grow_init={self.grow_init!r}, got {self.grow_place!r}")
 
@@ -133,6 +147,11 @@ class Rules:
     def grows(self) -> bool:
         """Whether any rule may add a layer."""
         return self.grow_patience is not None or self.grow_slope is not None or bool(self.grow_at)
+
+    @property
+    def planned(self) -> bool:
+        """Whether any rule goes by the planned steps."""
+        return bool(self.grow_at) or self.prune_to is not None
 
     @classmethod
     def fixed(cls) -> "Rules":

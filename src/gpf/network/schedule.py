@@ -13,6 +13,8 @@ class Schedule:
     """Steps done."""
     passed: int = 0
     """Planned growths (`Rules.grow_at`) that are over."""
+    kept: float = 1.0
+    """Share of the weights that planned pruning (`Rules.prune_to`) has left so far."""
 
     def __post_init__(self) -> None:
         if self.steps is not None and not (isinstance(self.steps, int) and self.steps >= 1):

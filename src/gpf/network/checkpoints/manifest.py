@@ -155,7 +155,7 @@ _MANIFEST = {
     "tensors": _fields(file=_PLAIN_FILE, bytes=_COUNT, sha256=_TEXT),
     "stack": _TEXT,
     "epoch": _COUNT,
-    "schedule": _fields(step=_COUNT, steps=_or_none(_COUNT), passed=_COUNT),
+    "schedule": _fields(step=_COUNT, steps=_or_none(_COUNT), passed=_COUNT, kept=_NUMBER),
     "rules": _RULES,
     **_STATE,
     "optimizer": _or_none(

@@ -1,0 +1,93 @@
+"""Pruning by a plan: down to a share of the weights or units, fast at first and slowly later."""
+
+import pytest
+import torch
+from torch import nn
+
+import gpf
+from gpf.network.pruning import scheduled_keep
+
+X = torch.randn(64, 6, generator=torch.Generator().manual_seed(0))
+
+
+def attached(steps=20, depth=3, **rules):
+    torch.manual_seed(0)
+    model = gpf.MLP(6, 16, 3, depth=depth)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    values = {"grow_patience": None, "prune_patience": None, "freeze_patience": None, **rules}
+    return gpf.attach(model, optimizer, rules=gpf.Rules(**values), steps=steps)
+
+
+def train(net, steps=1):
+    for _ in range(steps):
+        net.optimizer.zero_grad()
+        nn.functional.mse_loss(net.model(X), X[:, :3]).backward()
+        net.optimizer.step()
+
+
+def test_the_schedule_by_hand():
+    """Halfway between 0.2 and 0.6, 0.1 + 0.9 / 8 is left."""
+    shares = [scheduled_keep(progress, 0.2, 0.6, 0.1) for progress in (0.0, 0.2, 0.4, 0.6, 1.0)]
+    assert shares == pytest.approx([1.0, 1.0, 0.2125, 0.1, 0.1])
+
+
+def test_density_follows_the_schedule_in_all_layers_and_pruned_weights_stay_zero():
+    net = attached(prune_to=0.1, prune_from=0.2, prune_until=0.6)
+    weights = [weight for layer in net.layers for weight in layer.weights]
+    total = sum(weight.parameter.numel() for weight in weights)
+    densities = []
+    for _ in range(20):
+        train(net)
+        net.end_epoch(1.0)
+        densities.append(net.density)
+        assert not any(w.parameter[w.pruned].any() for w in weights if w.pruned is not None)
+    expected = [round(scheduled_keep(step / 20, 0.2, 0.6, 0.1) * total) / total for step in range(1, 21)]
+    assert densities == pytest.approx(expected)
+    assert all(weight.pruned is not None for weight in weights)  # the newest layer, too
+    assert len(net.events) == 8  # from 25 to 60 %
+    assert net.events[-1].reason.endswith("to keep 10.0%, planned, at 60.0% of the training")
+
+
+def test_the_smallest_weights_go():
+    net = attached(prune_to=0.5, prune_from=0.0, prune_until=0.1)
+    train(net, 4)
+    sizes = torch.cat([w.parameter.detach().abs().flatten() for layer in net.layers for w in layer.weights])
+    net.end_epoch(1.0)
+    left = torch.cat([w.parameter.detach().abs().flatten() for layer in net.layers for w in layer.weights])
+    assert torch.equal(left > 0, sizes > sizes.median())
+
+
+def test_units_go_by_the_same_schedule():
+    net = attached(prune_to=0.25, prune_from=0.0, prune_until=0.5, granularity="unit")
+    for _ in range(10):
+        train(net)
+        net.end_epoch(1.0)
+    assert sum(block.linear.out_features for block in net.compact().layers) == 12  # of 48
+    torch.testing.assert_close(net.compact()(X), net.model(X), rtol=1e-4, atol=1e-5)
+
+
+def test_a_plan_goes_on_after_a_load(tmp_path):
+    net = attached(prune_to=0.1, prune_from=0.2, prune_until=0.6)
+    train(net, 8)
+    net.end_epoch(1.0)
+    net.save(tmp_path)
+    again = gpf.load(tmp_path, lambda: gpf.MLP(6, 16, 3))
+    assert again.end_epoch(1.0) == []
+    for one in (net, again):
+        train(one, 4)
+        one.end_epoch(1.0)
+    assert again.density == net.density == pytest.approx(0.1, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"prune_to": 1.5}, "^prune_to must be from 0 to 1, or None, got 1.5$"),
+        ({"prune_to": -0.1}, "^prune_to must be a finite number of at least 0, got -0.1$"),
+        ({"prune_from": 0.8, "prune_until": 0.5}, "^prune_until must be above prune_from, 0.8, and at most 1, got 0.5"),
+        ({"prune_until": 1.2}, "^prune_until must be above prune_from, 0.3, and at most 1, got 1.2$"),
+    ],
+)
+def test_plans_that_cannot_be_are_refused(values, message):
+    with pytest.raises(ValueError, match=message):
+        gpf.Rules(**values)
