@@ -154,9 +154,9 @@ class Rules:
         return bool(self.grow_at) or self.prune_to is not None
 
     @classmethod
-    def fixed(cls) -> "Rules":
-        """Rules under which nothing ever happens: an ordinary network, with our checkpoints."""
-        return cls(grow_patience=None, prune_patience=None, freeze_patience=None)
+    def fixed(cls, **changes: Any) -> "Rules":
+        """Rules under which nothing ever happens, unless changed: an ordinary network, with our checkpoints."""
+        return cls(**{"grow_patience": None, "prune_patience": None, "freeze_patience": None, **changes})
 
     @classmethod
     def faster(cls, depth: int, **changes: Any) -> "Rules":

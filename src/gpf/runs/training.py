@@ -114,7 +114,8 @@ class Training(ABC, Generic[C]):
 
     def _new(self) -> GrowPruneFreeze:
         model = self.build()
-        return attach(model, self.make_optimizer(model), self.stack, rules=self.config.network_rules())
+        optimizer, rules = self.make_optimizer(model), self.config.network_rules()
+        return attach(model, optimizer, self.stack, rules=rules, steps=self.planned_steps())
 
     def _fine_tuned(self) -> GrowPruneFreeze:
         """The network of another run, which the first checkpoint is a copy of, with this run's rules and optimizer."""
@@ -151,6 +152,10 @@ class Training(ABC, Generic[C]):
     @abstractmethod
     def finish(self, phase: Phase) -> dict[str, Any]:
         """What the run amounts to, once it is over; what takes long says so by `phase`."""
+
+    def planned_steps(self) -> int | None:
+        """How many steps its optimizer will take, for rules that go by it; None where nobody knows."""
+        return None
 
     def first_progress(self) -> dict[str, Any]:
         """What a task counts beside the loop, as it is at the start."""

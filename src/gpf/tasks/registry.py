@@ -8,6 +8,7 @@ REGISTRY: dict[str, str] = {
     "mspacman": "gpf.tasks.mspacman:TASK",
     "mspacman-longer": "gpf.tasks.mspacman:LONGER",
     "shakespeare": "gpf.tasks.shakespeare:TASK",
+    "characters": "gpf.tasks.characters:TASK",
     "permuted-mnist": "gpf.tasks.drifting:PERMUTED_MNIST",
     "regression": "gpf.tasks.drifting:REGRESSION",
 }
