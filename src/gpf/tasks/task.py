@@ -28,9 +28,9 @@ from gpf.runs.folder import (
     Outcome,
     Run,
     RunError,
+    environment,
     read_config,
     read_result,
-    versions,
     write_json,
 )
 from gpf.runs.progress import result_line, training_progress
@@ -186,7 +186,7 @@ class Task(Generic[C]):
         """
         config.check()
         self.find_data(config)
-        asked = {**self._asked(config), "versions": versions()}
+        asked = {**self._asked(config), "versions": environment()}
         if source is None:
             return Run.create(Path(folder), asked)
         self.read(source)
