@@ -166,7 +166,8 @@ def planner_page(numbers: Numbers, name: str) -> str:
         [
             "# Planning in imagination",
             outcome_table(numbers["outcomes"]),
-            numbers["about"],
+            f"A planning step is {numbers['rollouts']} rollouts of {numbers['horizon']} steps; how long that takes is"
+            " measured by `benchmarks/world_speed.py`, whose table is in docs/world-model.md.",
             numbers["beside"],
             f"Made by `{numbers['command']}`.",
         ]
