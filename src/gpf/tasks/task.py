@@ -115,7 +115,8 @@ class Task(Generic[C]):
     claims: Callable[[Outcomes], list[Claim]] = lambda outcomes: []
     unit: str = "round"
     """What curves are drawn over: a count of the metrics."""
-    seeds: int = 3
+    seeds: int = 6
+    """How many a comparison trains; fewer allow no verdict."""
     network: Callable[[C], nn.Module] | None = None
     """The network as it is before it learns, whose spectra are looked at."""
     spectra: str = ""
