@@ -19,7 +19,7 @@ from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
 import gpf
-from gpf.reports.tables import iqm, markdown_table
+from gpf.reports.tables import markdown_table, summary
 from gpf.spectra import LayerOperator, Region, Spectrum, folds, gram_spectrum, marchenko_pastur, moments
 from gpf.spectra.activations import apply
 from gpf.spectra.capture import capture
@@ -223,7 +223,7 @@ def training_table(seeds: int) -> str:
         rows.append([f"{step}: layers that were there", *cells])
         if step.startswith("growing"):
             apart = [[distance(*run[step].spectra_after[-2:]) for run in runs[name]] for name in ACTIVATIONS]
-            rows.append([f"{step}: the new layer against its input", *(iqm(some, ".2f") for some in apart)])
+            rows.append([f"{step}: the new layer against its input", *(summary(some, ".2f") for some in apart)])
     return markdown_table(["step", *ACTIVATIONS], rows)
 
 

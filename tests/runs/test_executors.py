@@ -12,7 +12,7 @@ import pausing
 import pytest
 from support import edit, final, nobody
 
-from gpf.runs.executors import Local, find, train_all
+from gpf.runs.executors import Local, check_same, find, train_all
 from gpf.runs.folder import Run, RunError, read_log
 
 pytestmark = pytest.mark.usefixtures("one_torch_thread")
@@ -75,6 +75,19 @@ def test_a_folder_of_another_run_is_refused_and_kept(tmp_path):
     with pytest.raises(RunError, match=r"was made with .*'torch': '1.0'"):
         train_all(TASK, {folder: CONFIG}, Local(1))
     assert (folder / "config.json").read_text() == before
+
+
+def test_a_run_of_another_cpu_is_taken_as_it_is(tmp_path):
+    folder = tmp_path / "run"
+    TASK.create(folder, CONFIG).close()
+    check_same(TASK, folder, CONFIG)
+    edit(folder / "config.json", lambda held: held["versions"].update(cpu="another"))
+    check_same(TASK, folder, CONFIG)
+    edit(folder / "config.json", lambda held: held["versions"].__delitem__("cpu"))  # as runs of earlier versions
+    check_same(TASK, folder, CONFIG)
+    edit(folder / "config.json", lambda held: held.update(versions="none"))
+    with pytest.raises(RunError, match=r"was made with none"):
+        check_same(TASK, folder, CONFIG)
 
 
 def test_a_folder_that_has_lost_its_configuration_is_refused_and_kept(tmp_path):

@@ -4,16 +4,20 @@ import subprocess
 import sys
 
 import pytest
+import torch
 
 from gpf.runs.folder import (
     Outcome,
     Run,
     RunError,
+    cpu_model,
+    environment,
     next_folder,
     read_config,
     read_log,
     read_result,
     replace_text,
+    versions,
     write_json,
 )
 
@@ -29,6 +33,19 @@ def test_lines_are_appended_and_read_back(tmp_path):
     assert [line["round"] for line in read_log(run.folder, "metrics")] == [1, 2, 3]
     assert read_log(run.folder, "events") == []
     assert read_config(run.folder) == {"id": run.id, "a": 1}
+
+
+def test_versions_name_the_cpu_and_how_torch_was_built(tmp_path):
+    found = environment()
+    assert versions().items() < found.items()
+    assert found["torch_build"].startswith(torch.version.git_version)
+    assert torch.backends.cpu.get_cpu_capability() in found["torch_build"]
+    info = tmp_path / "cpuinfo"
+    info.write_text("processor\t: 0\nmodel name\t: Some CPU @ 2 GHz \nmodel name\t: Some CPU @ 2 GHz\n")
+    assert cpu_model(info) == "Some CPU @ 2 GHz"
+    info.write_text("processor : 0\n")  # as on ARM
+    assert cpu_model(info) == cpu_model(tmp_path / "none") != ""
+    assert found["cpu"] == cpu_model()
 
 
 def test_every_run_has_an_identity_of_its_own(tmp_path):

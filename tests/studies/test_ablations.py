@@ -4,15 +4,20 @@ import numpy as np
 import pytest
 
 from gpf.plume.memory import FEATURES
-from gpf.reports.statistics import interquartile_mean, paired_difference
+from gpf.reports.statistics import mean_interval, paired_difference
+from gpf.reports.verdicts import corrected
 from gpf.runs.folder import Outcome
-from gpf.studies.ablations import LEFT_OUT, ablate, ablations_study, page, table, title
+from gpf.studies import ablations
+from gpf.studies.ablations import LEFT_OUT, ablate, ablations_study, page, title
 
-SEEDS = 6
 SCORES = {
-    "nothing": {"success": [0.98, 0.97, 0.99, 0.98, 0.97, 0.98], "spl": [0.7, 0.71, 0.72, 0.7, 0.71, 0.7]},
-    "whiff": {"success": [0.9, 0.88, 0.91, 0.9, 0.89, 0.9], "spl": [0.71, 0.7, 0.72, 0.71, 0.7, 0.71]},
+    "nothing": {"success": [0.98, 0.97, 0.99, 0.98] * 2, "spl": [0.7, 0.71, 0.72, 0.7] * 2},
+    "whiff": {"success": [0.9, 0.88, 0.91, 0.9] * 2, "spl": [0.71, 0.7, 0.72, 0.71] * 2},
 }
+
+
+def table(scores):
+    return corrected(lambda family: ablations.table(scores, family))
 
 
 def test_everybody_learns_alike_but_for_what_is_left_out():
@@ -27,20 +32,24 @@ def test_everybody_learns_alike_but_for_what_is_left_out():
 
 def test_rows_have_scores_and_differences_from_the_first():
     header, _, nothing, whiff = table(SCORES).splitlines()
-    assert header == "| without | success [95 %] | difference [95 %] | SPL [95 %] | difference [95 %] |"
-    middle, low, high = interquartile_mean(SCORES["whiff"]["success"])
+    assert header == (
+        "| without | success (mean, 95 % CI) | difference (95 % CI) | SPL (mean, 95 % CI) | difference (95 % CI) |"
+    )
+    middle, low, high = mean_interval(SCORES["whiff"]["success"])
     assert nothing.split(" | ")[2] == ""
     assert whiff.startswith(f"| whiff | {middle:.2%} [{low:.2%}, {high:.2%}] | worse: ")
     d = paired_difference(SCORES["whiff"]["spl"], SCORES["nothing"]["spl"])
-    assert whiff.endswith(f"| no difference shown: {d.mean:+.3f} [{d.low:+.3f}, {d.high:+.3f}] |")
+    assert whiff.endswith(f"| not significant: {d.mean:+.3f} [{d.low:+.3f}, {d.high:+.3f}] |")
 
 
-@pytest.mark.parametrize("seeds", [1, 3, 6])
+@pytest.mark.parametrize("seeds", [1, 3, 8])
 def test_few_seeds_give_no_verdict_and_one_no_interval(seeds):
     scores = {name: {key: values[:seeds] for key, values in of.items()} for name, of in SCORES.items()}
     numbers = {"command": "gpf ablate", "seeds": list(range(seeds)), "steps": 1000, "minutes": 2.0, "scores": scores}
     text = page(numbers, "ablation")
-    assert ("worse" in table(scores)) == (seeds == 6)
+    assert ("worse" in table(scores)) == (seeds == 8)
+    assert ("too few seeds" in table(scores)) == (seeds < 6)
+    assert ("tests on this page: 2," in text) == (seeds == 8)
     assert ("[" in "".join(table(scores).splitlines()[2:])) == (seeds > 1)
     assert f"{2 * seeds} runs, 2 minutes" in text
 

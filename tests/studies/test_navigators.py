@@ -7,9 +7,10 @@ import pytest
 from PIL import Image
 from support import Here, nobody
 
-from gpf.reports.statistics import interquartile_mean
-from gpf.studies import page_of
-from gpf.studies.navigators import Agent, Comparison, chosen_agents, compare_navigators, read_comparison, table
+from gpf.reports.statistics import over_seeds
+from gpf.reports.verdicts import corrected
+from gpf.studies import navigators, page_of
+from gpf.studies.navigators import Agent, Comparison, chosen_agents, compare_navigators, read_comparison
 from gpf.tasks.plume import TASK
 
 pytestmark = pytest.mark.usefixtures("one_torch_thread", "few_episodes")
@@ -39,6 +40,10 @@ def compared(comparison, folder, tell=nobody):
     return path, json.loads(path.with_suffix(".json").read_text())
 
 
+def table(rows):
+    return corrected(lambda family: navigators.table(rows, family))
+
+
 def test_a_comparison_is_made_once_and_is_the_same_again(described, tmp_path):
     comparison = read_comparison(described)
     assert [agent.name for agent in comparison.made] == ["GPF", "depth 2", "cast-and-surge"]
@@ -54,7 +59,7 @@ def test_a_comparison_is_made_once_and_is_the_same_again(described, tmp_path):
     _, elsewhere = compared(alone, tmp_path / "elsewhere")
     assert table(elsewhere["rows"]) == table(rows[:1])
     for row in rows:
-        assert tuple(row["success"]) == interquartile_mean(row["scores"])
+        assert tuple(row["success"]) == over_seeds(row["scores"])
         assert len(row["scores"]) == 2
     assert "difference" not in rows[0]
     assert rows[1]["difference"]["mean"] == pytest.approx(

@@ -1,12 +1,15 @@
 """Every committed result page is what the code makes of the numbers beside it."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from gpf.reports.pages import read_numbers
+from gpf.reports.verdicts import ENOUGH_SEEDS
 from gpf.studies import PAGES, page_of
+from gpf.studies.navigators import derived
 from gpf.studies.variants import SUMMARY, write_summary
 
 RESULTS = Path(__file__).parent.parent.parent / "docs" / "results"
@@ -17,10 +20,46 @@ def test_a_page_is_a_function_of_its_numbers(path):
     assert page_of(read_numbers(path), path.stem) == path.with_suffix(".md").read_text()
 
 
+@pytest.mark.parametrize("path", sorted(RESULTS.glob("*.json")), ids=lambda path: path.stem)
+def test_fewer_than_six_seeds_confirm_and_refute_nothing(path):
+    numbers = read_numbers(path)
+    if numbers["kind"] == "variants" and len(numbers["seeds"]) < ENOUGH_SEEDS:
+        assert "too few for a verdict" in path.with_suffix(".md").read_text()
+        rows = [line for line in path.with_suffix(".md").read_text().splitlines() if line.startswith("|")]
+        assert not re.search(r"\| (confirmed|refuted|partly|better|worse)", "\n".join(rows))
+
+
+@pytest.mark.parametrize("path", sorted(RESULTS.glob("*.json")), ids=lambda path: path.stem)
+def test_what_the_rows_of_navigators_amount_to_is_derived_from_their_scores(path):
+    numbers = read_numbers(path)
+    if numbers["kind"] == "navigators":
+        for row in numbers["rows"]:
+            found = json.loads(json.dumps(derived(row, numbers["rows"])))
+            assert {name: row.get(name) for name in found} == found
+
+
 def test_the_summary_of_claims_is_made_from_the_pages_numbers(tmp_path):
     for path in RESULTS.glob("*.json"):
         (tmp_path / path.name).write_text(path.read_text())
     assert write_summary(tmp_path).read_text() == (RESULTS / f"{SUMMARY}.md").read_text()
+
+
+CITED = [
+    ("README.md", "growth-policy-gradient", r"0\.\d{3}|\d+,\d{3}"),
+    ("docs/navigators.md", "growth-policy-gradient", r"0\.\d{3}|\d+,\d{3}"),
+    ("docs/results/README.md", "growth-policy-gradient", r"0\.\d{3}"),
+    ("docs/tasks.md", "mspacman-longer", r"[+-]?\d+ \[[+-]?\d+, [+-]?\d+\]"),
+]
+
+
+@pytest.mark.parametrize(("document", "name", "number"), CITED)
+def test_numbers_that_documents_cite_stand_on_the_page(document, name, number):
+    text = (RESULTS.parent.parent / document).read_text()
+    parts = [part for part in re.split(r"\n\n|\n- ", text) if f"{name}.md)" in part]
+    found = max((re.findall(number, " ".join(part.split())) for part in parts), key=len)
+    assert len(found) > 2
+    for one in found:
+        assert one in (RESULTS / f"{name}.md").read_text(), one
 
 
 def test_every_kind_of_page_has_been_made_but_sweeps_and_ablations():

@@ -5,7 +5,9 @@ import json
 import pytest
 from support import Here, nobody
 
-from gpf.reports.tables import Measure, measure_all, verdict
+from gpf.reports.tables import Measure, measure_all
+from gpf.reports.tables import verdict as judge
+from gpf.reports.verdicts import Family, corrected
 from gpf.runs.folder import Outcome
 from gpf.studies import page_of
 from gpf.studies.shifting import MEASURES, Plan, compare_methods, gap_closed, measures_against, verdicts
@@ -62,7 +64,7 @@ def test_one_seed_and_short_visits_lose_no_page(episodes, visits, tmp_path):
     rows = [line for line in table.splitlines() if line.startswith("| ") and "---" not in line]
     assert not [line for line in rows if "[" in line]  # no interval of one seed
     assert "One seed: no number here has an interval, and nothing can be concluded" in text
-    assert "no difference shown" not in text
+    assert "not significant" not in text
     assert "nan" not in table
     columns = dict(zip(*([cell.strip() for cell in row.split("|")] for row in rows[:2]), strict=True))
     if visits == 2:
@@ -77,11 +79,11 @@ def test_a_measure_that_a_seed_lacks_is_said_to_be_missing_and_the_others_are_sa
         {**row, "method": "gpf", "scores": {**scores, "forgetting": [None, 1.0]}},
         {**row, "method": "reset", "scores": {**scores, "recovery": [None, None]}},
     ]
-    cells = [cell.strip() for cell in verdicts(rows).splitlines()[-1].strip("| ").split("|")]
+    cells = [cell.strip() for cell in verdicts(rows, Family()).splitlines()[-1].strip("| ").split("|")]
     titles = ["GPF against", *(measure.title for measure in MEASURES.values() if measure.better)]
     said = dict(zip(titles, cells, strict=True))
     assert [title for title, cell in said.items() if cell == "-"] == ["forgetting", "recovery, episodes"]
-    assert said["area under the curve"].startswith("no difference shown")
+    assert said["area under the curve"].startswith("too few seeds")
 
 
 def test_visits_in_which_nobody_ended_a_whole_episode_have_no_recovery_and_nothing_to_forget(tmp_path):
@@ -110,12 +112,16 @@ def of(title, better):
     return Measure(title, better, ".1f", lambda outcome: 0.0)
 
 
+def verdict(ours, theirs, measure):
+    return corrected(lambda family: judge(ours, theirs, measure, family))
+
+
 def test_verdicts_by_hand():
     more, less = of("", 1), of("", -1)
     assert verdict([2.0, 3.0] * 3, [1.0, 2.0] * 3, more) == "better: +1.0 [+1.0, +1.0]"
     assert verdict([2.0, 3.0] * 3, [1.0, 2.0] * 3, less) == "worse: +1.0 [+1.0, +1.0]"
-    assert verdict([1.0, 3.0] * 3, [2.0, 2.0] * 3, less).startswith("no difference shown: +0.0")
-    assert verdict([2.0, 3.0], [1.0, 2.0], more).startswith("no difference shown")  # two seeds say little
+    assert verdict([1.0, 3.0] * 3, [2.0, 2.0] * 3, less).startswith("not significant: +0.0")
+    assert verdict([2.0, 3.0], [1.0, 2.0], more).startswith("too few seeds")
 
 
 def areas(**changes):

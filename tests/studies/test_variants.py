@@ -11,6 +11,7 @@ from support import BUSY, Here, nobody
 
 from gpf.reports.figures import events_figure, pruned_shares
 from gpf.reports.tables import Measure
+from gpf.reports.verdicts import corrected
 from gpf.runs.folder import Outcome
 from gpf.studies import page_of, variants
 from gpf.studies.variants import compare_variants, variants_study, write_summary
@@ -98,15 +99,27 @@ def test_a_value_that_a_seed_lacks_is_a_dash_and_the_page_is_written(tmp_path):
 @pytest.mark.parametrize(
     ("seeds", "row"),
     [
-        (3, "| GPF less baseline | +2.000 [+2.000, +2.000] |"),
-        (6, "| GPF against baseline | better: +2.000 [+2.000, +2.000] |"),
+        (3, "| GPF less baseline | too few seeds: +2.000 [+2.000, +2.000] |"),
+        (6, "| GPF less baseline | better: +2.000 [+2.000, +2.000] |"),
     ],
 )
 def test_a_few_seeds_are_not_judged(seeds, row):
     task = dataclasses.replace(find_task("cifar10"), measures={"score": Measure("score", 1, ".3f", lambda one: 0.0)})
-    text = variants._against(task, {"baseline": {"score": [1.0] * seeds}, "GPF": {"score": [3.0] * seeds}})
+    scores = {"baseline": {"score": [1.0] * seeds}, "GPF": {"score": [3.0] * seeds}}
+    text = corrected(lambda family: variants._against(task, scores, family))
     assert row in text
-    assert ("it takes six seeds" in text) == (seeds < 6)
+    assert ("tests on this page: 1," in text) == (seeds == 6)
+
+
+@pytest.mark.parametrize("seeds", [3, 6])
+def test_a_claim_of_too_few_seeds_loses_the_verdict_that_is_written(seeds):
+    claims = [{"paper": "it learns", "measured": "it does", "verdict": "confirmed"}]
+    numbers = {"kind": "variants", "task": "regression", "command": "c", "seeds": list(range(seeds)), "minutes": 1.0,
+               "figures": [], "scores": {}, "claims": claims}  # fmt: skip
+    text = page_of(numbers, "regression")
+    assert f"| it learns | it does | {'too few seeds' if seeds < 6 else 'confirmed'} |" in text
+    assert f"percentile bootstraps over {seeds} seeds" in text
+    assert "percentile bootstraps" not in page_of({**numbers, "claims_by": "t"}, "regression")
 
 
 def outcome(result, lines=(), events=()):
@@ -132,7 +145,7 @@ def cifar(losses, accuracy, parameters):
     ],
 )
 def test_what_is_said_of_the_paper_s_curves(theirs, ours, verdicts):
-    claims = find_task("cifar10").claims({"baseline": [cifar(theirs, 0.5, 200)] * 3, "GPF": [cifar(ours, 0.5, 80)] * 3})
+    claims = find_task("cifar10").claims({"baseline": [cifar(theirs, 0.5, 200)] * 6, "GPF": [cifar(ours, 0.5, 80)] * 6})
     assert [claim.verdict for claim in claims] == verdicts
     assert "with 40% of the baseline's parameters then and 40% in the end" in claims[-1].measured
 
@@ -147,8 +160,8 @@ def test_a_lower_accuracy_is_said_to_be_lower():
 @pytest.mark.parametrize(("scale", "verdict"), [(0.2, "confirmed"), (5.0, "refuted"), (1.0, "not shown")])
 def test_volatility_is_judged_by_a_test_of_variance(scale, verdict):
     random = np.random.default_rng(0)
-    rewards = random.normal(200.0, 20.0, (5, 30))
-    other = 200.0 + scale * random.normal(0.0, 20.0, (5, 30))
+    rewards = random.normal(200.0, 20.0, (6, 30))
+    other = 200.0 + scale * random.normal(0.0, 20.0, (6, 30))
     (claim,) = find_task("mspacman").claims(
         {
             "baseline": [outcome({"validation": row.tolist()}, [{"loss": 1.0}, {"loss": 3e5}]) for row in rewards],
@@ -156,7 +169,7 @@ def test_volatility_is_judged_by_a_test_of_variance(scale, verdict):
         }
     )
     assert claim.verdict == verdict
-    assert claim.measured.endswith("0.5, 0.5, 0.5, 0.5, 0.5 (GPF), 3e+05, 3e+05, 3e+05, 3e+05, 3e+05")
+    assert claim.measured.endswith(f"{', '.join(['0.5'] * 6)} (GPF), {', '.join(['3e+05'] * 6)}")
 
 
 def spoken(validation, spread):
@@ -178,8 +191,8 @@ def spoken(validation, spread):
 def test_what_is_said_of_a_language_model(theirs, ours, verdicts):
     claims = find_task("shakespeare").claims(
         {
-            "baseline": [spoken([9.0, 6.0, 5.0], spread) for spread in theirs],
-            "GPF": [spoken([9.0, 5.0, last], spread) for last, spread in ours],
+            "baseline": [spoken([9.0, 6.0, 5.0], spread) for spread in theirs * 2],
+            "GPF": [spoken([9.0, 5.0, last], spread) for last, spread in ours * 2],
         }
     )
     assert [claim.verdict for claim in claims[:2]] == verdicts
@@ -189,18 +202,18 @@ def test_what_is_said_of_a_language_model(theirs, ours, verdicts):
 def test_one_seed_confirms_and_refutes_no_difference():
     calm, wild = cifar([2.0, 1.0, 1.0], 0.5, 80), cifar([2.0, 1.0, 1.5], 0.5, 200)
     *_, last = find_task("cifar10").claims({"baseline": [wild], "GPF": [calm]})
-    assert last.verdict == "not shown"
+    assert last.verdict == "too few seeds"
     assert "that rise less the baseline's is -0.500;" in last.measured
     first, *_ = find_task("shakespeare").claims(
         {"baseline": [spoken([9.0, 5.0], 0.5)], "GPF": [spoken([9.0, 5.0], 0.1)]}
     )
-    assert first.verdict == "not shown"
+    assert first.verdict == "too few seeds"
     random = np.random.default_rng(0)
     runs = {
         name: [outcome({"validation": random.normal(200.0, spread, 30).tolist()}, [{"loss": 1.0}])]
         for name, spread in (("baseline", 50.0), ("GPF", 1.0))
     }
-    assert find_task("mspacman").claims(runs)[0].verdict == "not shown"
+    assert find_task("mspacman").claims(runs)[0].verdict == "too few seeds"
 
 
 def test_the_share_that_a_pruning_took_is_of_what_there_was():
@@ -220,7 +233,7 @@ def test_the_figure_of_events_names_each_variant_in_which_something_happens_once
 def test_random_weights_follow_their_law_and_others_do_not(kinds, verdict):
     torch.manual_seed(0)
     models = []
-    for spiked in {"random": [False], "spiked": [True], "both": [False, True]}[kinds]:
+    for spiked in {"random": [False], "spiked": [True], "both": [False, True]}[kinds] * 6:
         layer = torch.nn.Linear(200, 300)
         torch.nn.init.normal_(layer.weight)
         if spiked:

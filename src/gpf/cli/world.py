@@ -180,19 +180,18 @@ class Plan:
         for name, policy in {f"planner, follows {self.follow}": planner, **baselines_of(world.scenario)}.items():
             with episode_progress(name, self.episodes) as progress:
                 outcomes[name] = held_out(policy, world.scenario, self.episodes, self.seed, progress).summary()
-        about = (
-            f"A planning step, {6 * self.rollouts} rollouts of {self.horizon} steps on one core: p50"
-            f" {times['p50_ms']:.1f} ms, p99 {times['p99_ms']:.1f} ms."
-        )
         if self.page is not None:
-            numbers = {"kind": "planner", "command": typed_command(), "outcomes": outcomes, "about": about,
-                       "beside": beside}  # fmt: skip
+            numbers = {"kind": "planner", "command": typed_command(), "outcomes": outcomes, "beside": beside,
+                       "rollouts": 6 * self.rollouts, "horizon": self.horizon, "latency": times}  # fmt: skip
             write_page(self.page, self.name, numbers, planner_page(numbers, self.name), {})
         if self.json:
             print(json.dumps({"run": str(self.run), **times, "outcomes": outcomes}))
             return
         show_markdown(outcome_table(outcomes))
-        print(about)
+        print(
+            f"A planning step, {6 * self.rollouts} rollouts of {self.horizon} steps on one core: p50"
+            f" {times['p50_ms']:.1f} ms, p99 {times['p99_ms']:.1f} ms."
+        )
 
 
 @dataclass

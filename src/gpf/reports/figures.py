@@ -9,17 +9,17 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from gpf.reports.statistics import interquartile_mean
+from gpf.reports.statistics import over_seeds
 from gpf.runs.folder import Outcome
 
 
 def draw_band(axes: Axes, x: NDArray[Any], values: NDArray[np.float64], colour: str, label: str) -> None:
-    """The interquartile mean over runs, and its 95 % interval; values of shape (runs, len(x)).
+    """The number over seeds and its 95 % interval at each x; values of shape (runs, len(x)).
 
     Nothing is drawn where a run has no value, which is NaN.
     """
     known = np.isfinite(values).all(axis=0)
-    bands = np.array([interquartile_mean(column, 1000) for column in values.T[known]]).reshape(-1, 3)
+    bands = np.array([over_seeds(column, 1000) for column in values.T[known]]).reshape(-1, 3)
     axes.plot(x[known], bands[:, 0], color=colour, label=label)
     axes.fill_between(x[known], bands[:, 1], bands[:, 2], color=colour, alpha=0.2, linewidth=0)
 

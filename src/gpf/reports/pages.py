@@ -50,4 +50,4 @@ def claims_table(claims: Mapping[str, Sequence[Claim]]) -> str:
         for name, some in claims.items()
         for claim in some
     ]
-    return markdown_table([*(["task"] if several else []), "the paper says", "measured", ""], rows)
+    return markdown_table([*(["task"] if several else []), "the paper says", "measured", "verdict"], rows)

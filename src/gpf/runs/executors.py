@@ -106,7 +106,10 @@ def check_same(task: Trainable, folder: Path, config: Any) -> None:
         check_free(folder)
         return
     task.check_same(folder, config)
-    written, now = read_config(folder).get("versions"), versions()
+    now = versions()
+    held = read_config(folder).get("versions")
+    # Packages must be the same. A CPU of another kind may go on with a run: clusters have several.
+    written = {name: held[name] for name in now if name in held} if isinstance(held, dict) else held
     if written != now:
         raise RunError(f"run {folder} was made with {written}, not {now}; use another folder, or delete that one")
 

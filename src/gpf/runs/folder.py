@@ -14,6 +14,8 @@ import fcntl
 import importlib.metadata
 import json
 import os
+import platform
+import re
 import secrets
 import shutil
 import time
@@ -190,9 +192,31 @@ def read_log(folder: Path, log: Log) -> list[dict[str, Any]]:
 
 
 def versions() -> dict[str, str]:
-    """Of everything on which the numbers of a run depend."""
+    """Of the packages on which the numbers of a run depend."""
     names = {"gpf": "gpf-networks", "torch": "torch", "numpy": "numpy", "numba": "numba"}
     return {name: importlib.metadata.version(package) for name, package in names.items()}
+
+
+def environment() -> dict[str, str]:
+    """Everything on which the numbers of a run depend: packages, how torch was built, and the CPU."""
+    return {**versions(), "torch_build": torch_build(), "cpu": cpu_model()}
+
+
+def torch_build() -> str:
+    """The commit that torch was built from, its BLAS, and the instructions that its kernels use on this CPU."""
+    import torch
+
+    blas = re.search(r"BLAS_INFO=(\w+)", torch.__config__.show())
+    capability = torch.backends.cpu.get_cpu_capability()
+    return f"{torch.version.git_version}, BLAS {blas[1] if blas else 'unknown'}, {capability}"
+
+
+def cpu_model(info: Path = Path("/proc/cpuinfo")) -> str:
+    """What the CPU calls itself, or else its architecture."""
+    with suppress(OSError):
+        if found := re.search(r"^model name\s*:\s*(\S.*?)\s*$", info.read_text(), re.MULTILINE):
+            return found[1]
+    return platform.processor() or platform.machine()
 
 
 @contextmanager

@@ -11,11 +11,11 @@ from typing import Any
 
 from gpf.plume.memory import FEATURES
 from gpf.reports.pages import Numbers, join, write_page
-from gpf.reports.tables import Measure, Values, difference, iqm, markdown_table, measure_all, verdict
-from gpf.reports.verdicts import ENOUGH_SEEDS
+from gpf.reports.statistics import centre_name, interval_words
+from gpf.reports.tables import Measure, Values, markdown_table, measure_all, summary, verdict
+from gpf.reports.verdicts import PAIRED_WORDS, Family, caution, corrected
 from gpf.runs.executors import Executor, Tell
 from gpf.studies.engine import Cell, Study, place_of
-from gpf.studies.variants import FEW_SEEDS
 from gpf.tasks.plume import TASK
 from gpf.tasks.task import of_result
 
@@ -66,30 +66,33 @@ def ablate(study: Study, runs: Path, folder: Path, name: str, command: str, exec
 
 def page(numbers: Numbers, name: str) -> str:
     """The text of a page."""
+    return corrected(lambda family: _page(numbers, name, family))
+
+
+def _page(numbers: Numbers, name: str, family: Family) -> str:
     seeds, scores = numbers["seeds"], numbers["scores"]
-    note = (
-        f"Differences are paired by seed; a test that calls one better or worse needs {ENOUGH_SEEDS} seeds."
-        if len(seeds) < ENOUGH_SEEDS
-        else "Differences are paired by seed; better and worse: the 95 % interval does not include zero, and a"
-        " permutation test has p < 0.05."
-    )
     return join(
         [
             "# What each group of memory features is worth",
             f"The default learner with {NETWORK['depth']} fixed layers and {numbers['steps']:,} steps, trained without"
-            f" some of its inputs. Seeds {seeds[0]} to {seeds[-1]}, last checkpoints, held-out episodes; interquartile"
-            f" means with 95 % bootstrap intervals{FEW_SEEDS if len(seeds) < 4 else ''}. {note}",
-            table(scores),
+            f" some of its inputs. Seeds {seeds[0]} to {seeds[-1]}, last checkpoints, held-out episodes;"
+            f" {interval_words(len(seeds))}. {PAIRED_WORDS}",
+            caution(len(seeds)),
+            table(scores, family),
+            family.sentence,
             f"Made by `{numbers['command']}`: {len(seeds) * len(scores)} runs, {numbers['minutes']:.0f} minutes of one"
             f" core in all. Scores of every seed: [{name}.json]({name}.json).",
         ]
     )
 
 
-def table(scores: Mapping[str, Mapping[str, Values]]) -> str:
+def table(scores: Mapping[str, Mapping[str, Values]], family: Family) -> str:
     """A row for each set of groups that was left out: its scores, and their difference from those of the first."""
     reference, *_ = scores.values()
-    header = [cell for one in MEASURES.values() for cell in (f"{one.title} [95 %]", "difference [95 %]")]
+    centre = centre_name(max(len(values) for values in reference.values()))
+    header = [
+        cell for one in MEASURES.values() for cell in (f"{one.title} ({centre}, 95 % CI)", "difference (95 % CI)")
+    ]
     rows = [
         [
             without,
@@ -97,18 +100,11 @@ def table(scores: Mapping[str, Mapping[str, Values]]) -> str:
                 cell
                 for key, measure in MEASURES.items()
                 for cell in (
-                    iqm(of[key], measure.form),
-                    "" if of is reference else _difference(of[key], reference[key], measure),
+                    summary(of[key], measure.form),
+                    "" if of is reference else verdict(of[key], reference[key], measure, family),
                 )
             ),
         ]
         for without, of in scores.items()
     ]
     return markdown_table(["without", *header], rows)
-
-
-def _difference(ours: Values, theirs: Values, measure: Measure) -> str:
-    """A difference; with its verdict, where there are seeds enough for one."""
-    if len(ours) < ENOUGH_SEEDS:
-        return difference(ours, theirs, measure.form)
-    return verdict(ours, theirs, measure)

@@ -19,7 +19,8 @@ from gpf.navigation.seeds import BLOCK, HELD_OUT, VALIDATION
 from gpf.navigation.tokenized import SMELL, Tokenized
 from gpf.plume.scenario import Scenario
 from gpf.reports.pages import Numbers, join
-from gpf.reports.tables import iqm, markdown_table
+from gpf.reports.statistics import interval_words
+from gpf.reports.tables import markdown_table, summary
 from gpf.runs.folder import undamaged
 from gpf.world_model.dreaming import learn_in_imagination
 from gpf.world_model.planner import Planner, Scoring
@@ -147,15 +148,20 @@ def navigators_beside(path: Path, scenario: Scenario) -> str:
     with undamaged(path):
         rows = [row for row in numbers["rows"] if Scenario.of(row["scenario"]) == scenario]
         table = [
-            [row["agent"], iqm(row["scores"], ".2%"), "-" if row["mean_steps"] is None else f"{row['mean_steps']:.0f}",
-             f"{np.mean(row['spl']):.3f}", f"{len(row['seeds'])}"]
+            [
+                row["agent"],
+                summary(row["scores"], ".2%"),
+                "-" if row["mean_steps"] is None else f"{row['mean_steps']:.0f}",
+                f"{np.mean(row['spl']):.3f}",
+                f"{len(row['seeds'])}",
+            ]
             for row in rows
-        ]  # fmt: skip
+        ]
     if not rows:
         raise ValueError(f"beside must be numbers from the same world, got {path}, in which nobody was there")
     return (
         f"Beside them, from [{path.stem}]({path.stem}.md), those who see more than tokens or were trained in the plume:"
-        " interquartile means over seeds, last checkpoints.\n\n"
+        f" {interval_words(min(len(row['seeds']) for row in rows))}, last checkpoints.\n\n"
         + markdown_table(["", "success [95 %]", "steps to the source", "SPL", "seeds"], table)
     )
 
@@ -166,7 +172,8 @@ def planner_page(numbers: Numbers, name: str) -> str:
         [
             "# Planning in imagination",
             outcome_table(numbers["outcomes"]),
-            numbers["about"],
+            f"A planning step is {numbers['rollouts']} rollouts of {numbers['horizon']} steps; how long that takes is"
+            " measured by `benchmarks/world_speed.py`, whose table is in docs/world-model.md.",
             numbers["beside"],
             f"Made by `{numbers['command']}`.",
         ]

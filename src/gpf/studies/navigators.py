@@ -21,9 +21,15 @@ from gpf.navigation.seeds import BLOCK, HELD_OUT
 from gpf.plume.scenario import Scenario
 from gpf.reports.figures import draw_band
 from gpf.reports.pages import Numbers, join, write_page
-from gpf.reports.statistics import Paired, interquartile_mean, paired_difference, probability_of_improvement
-from gpf.reports.tables import iqm, markdown_table
-from gpf.reports.verdicts import caution
+from gpf.reports.statistics import (
+    centre_name,
+    interval_words,
+    over_seeds,
+    paired_difference,
+    probability_of_improvement,
+)
+from gpf.reports.tables import markdown_table, show_paired, summary
+from gpf.reports.verdicts import Family, caution, corrected
 from gpf.runs.executors import Executor, Tell
 from gpf.runs.folder import Outcome
 from gpf.settings import check, choose, number, read, shown
@@ -153,19 +159,13 @@ def compare_navigators(
         for scenario in comparison.scenarios
         for agent in comparison.made
     ]
-    for row in rows:
-        reference = next(one for one in rows if one["scenario"] == row["scenario"])
-        if row is not reference:
-            row["difference"] = dataclasses.asdict(paired_difference(row["scores"], reference["scores"]))
-            row["spl_difference"] = dataclasses.asdict(paired_difference(row["spl"], reference["spl"]))
-            row["improvement"] = probability_of_improvement(row["scores"], reference["scores"])
     numbers: Numbers = {
         "kind": "navigators",
         "title": comparison.title,
         "about": comparison.about.strip(),
         "command": command,
         "episodes": comparison.episodes,
-        "rows": rows,
+        "rows": [{**row, **derived(row, rows)} for row in rows],
     }
     drawing = figure(comparison, outcomes, rows)
     return write_page(folder, name, numbers, page(numbers, name), {f"{name}.png": drawing})
@@ -190,7 +190,6 @@ def _row(comparison: Comparison, scenario: str, agent: Agent, outcomes: Sequence
         "agent": agent.name,
         "seeds": list(comparison.all_seeds),
         "scores": scores,
-        "success": interquartile_mean(scores),
         "worst": min(scores),
         "mean_steps": float(np.mean(reached)) if reached else None,
         "spl": [summary["spl"] for summary in summaries],
@@ -198,11 +197,31 @@ def _row(comparison: Comparison, scenario: str, agent: Agent, outcomes: Sequence
     }
 
 
+def derived(row: dict[str, Any], rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """What the scores of an agent amount to, alone and against the first agent of its world; for other programs."""
+    reference = _reference(row, rows)
+    found: dict[str, Any] = {"success": over_seeds(row["scores"])}
+    if row is not reference:
+        found["difference"] = dataclasses.asdict(paired_difference(row["scores"], reference["scores"]))
+        found["spl_difference"] = dataclasses.asdict(paired_difference(row["spl"], reference["spl"]))
+        found["improvement"] = probability_of_improvement(row["scores"], reference["scores"])
+    return found
+
+
+def _reference(row: dict[str, Any], rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The first agent of the world of another."""
+    return next(one for one in rows if one["scenario"] == row["scenario"])
+
+
 # The page
 
 
 def page(numbers: Numbers, name: str) -> str:
     """The text of a page."""
+    return corrected(lambda family: _page(numbers, name, family))
+
+
+def _page(numbers: Numbers, name: str, family: Family) -> str:
     rows = numbers["rows"]
     seeds = rows[0]["seeds"]
     return join(
@@ -210,13 +229,15 @@ def page(numbers: Numbers, name: str) -> str:
             f"# {numbers['title']}",
             numbers["about"],
             f"Last checkpoint of every run, no picking; seeds {seeds[0]} to {seeds[-1]}, {numbers['episodes']:,}"
-            " held-out episodes each. Success is the interquartile mean over seeds with its 95 % bootstrap interval."
-            " Against the first agent of a world: the mean difference over shared seeds (of success in points), with"
-            " its interval and the p of a permutation test, bold where the interval does not hold zero and p < 0.05."
+            f" held-out episodes each. Success rates are {interval_words(len(seeds))}. Against the first agent of a"
+            " world: the mean difference over shared seeds (of success in points), with its 95 % interval by Student's"
+            " t and the p of a permutation test, bold where the interval does not include zero and the test counts"
+            " after correction."
             " Parameters are all weights and biases of the network that are not zero. Scores of every seed:"
             f" [{name}.json]({name}.json).",
             caution(len(seeds)),
-            table(rows),
+            table(rows, family),
+            family.sentence,
             f"![{numbers['title']}]({name}.png)",
             f"Training took, in seconds of one core, median over seeds: {times(rows)}.",
             f"Made by `{numbers['command']}`.",
@@ -224,22 +245,23 @@ def page(numbers: Numbers, name: str) -> str:
     )
 
 
-def table(rows: Sequence[dict[str, Any]]) -> str:
+def table(rows: Sequence[dict[str, Any]], family: Family) -> str:
     """The rows as Markdown."""
+    success = f"success rate ({centre_name(len(rows[0]['seeds']))}, 95 % CI)"
     header = [
-        "world", "agent", "success: IQM [95 %]", "worst seed", "against the first [95 %], p", "mean steps", "SPL",
-        "against the first [95 %], p", "depth", "density", "parameters",
+        "world", "agent", success, "worst seed", "against the first (95 % CI), p", "mean steps", "SPL",
+        "against the first (95 % CI), p", "depth", "density", "parameters",
     ]  # fmt: skip
     lines = [
         [
             Path(row["scenario"]).stem,
             row["agent"],
-            iqm(row["scores"], ".2%"),
+            summary(row["scores"], ".2%"),
             f"{row['worst']:.2%}",
-            _against(row.get("difference"), 100.0, ".2f", len(row["seeds"])),
+            _against(row, rows, "scores", ".2f", 100.0, family),
             "-" if row["mean_steps"] is None else f"{row['mean_steps']:.0f}",
             _mean(row["spl"], ".3f"),
-            _against(row.get("spl_difference"), 1.0, ".3f", len(row["seeds"])),
+            _against(row, rows, "spl", ".3f", 1.0, family),
             _mean(row["depth"], ".1f"),
             _mean(row["density"], ".3f"),
             _mean(row["parameters"], ",.0f"),
@@ -249,15 +271,16 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
     return markdown_table(header, lines)
 
 
-def _against(difference: dict[str, float] | None, unit: float, form: str, seeds: int) -> str:
-    """A paired difference; bold where it is shown."""
-    if difference is None:
+def _against(
+    row: dict[str, Any], rows: Sequence[dict[str, Any]], key: str, form: str, scale: float, family: Family
+) -> str:
+    """The paired difference from the first agent of the same world; bold where it is shown."""
+    reference = _reference(row, rows)
+    if row is reference:
         return ""
-    mean, low, high = (format(unit * difference[key], f"+{form}") for key in ("mean", "low", "high"))
-    if seeds == 1:
-        return mean
-    text = f"{mean} [{low}, {high}], {difference['p']:.3f}"
-    return f"**{text}**" if Paired(**difference).shown else text
+    d = family.compare(row[key], reference[key])
+    text = show_paired(d, form, scale) + (f", {d.p:.3f}" if d.seeds > 1 else "")
+    return f"**{text}**" if family.shows(d) else text
 
 
 def times(rows: Sequence[dict[str, Any]]) -> str:
@@ -283,7 +306,7 @@ def figure(
     for (curves, sizes), world in zip(panels, worlds, strict=True):
         for n, agent in enumerate(comparison.made):
             row = next(one for one in rows if one["scenario"] == world and one["agent"] == agent.name)
-            colour, (middle, low, high) = f"C{n}", row["success"]
+            colour, (middle, low, high) = f"C{n}", over_seeds(row["scores"])
             if agent.policy is not None:
                 for axes in (curves, sizes):
                     axes.axhspan(low, high, color=colour, alpha=0.25, linewidth=0)
@@ -294,7 +317,7 @@ def figure(
             sizes.plot(row["parameters"], row["scores"], "o", color=colour, alpha=0.7, label=agent.name)
         curves.set_ylim(0, 1.03)
         curves.set_xlabel("steps, millions")
-        curves.set_ylabel(f"success in validation on {Path(world).stem}: IQM, 95 %")
+        curves.set_ylabel(f"success in validation on {Path(world).stem}: {centre_name(comparison.seeds)}, 95 %")
         sizes.set_xlabel("weights and biases that are not zero")
         sizes.set_ylabel("held-out success of each seed's last checkpoint")
         for axes in (curves, sizes):

@@ -17,9 +17,9 @@ from gpf.plume.scenario import ACTIONS, Scenario
 from gpf.plume.tokens import ONEHOT_SIZE
 from gpf.reports.figures import draw_band
 from gpf.reports.pages import Numbers, join, write_page
-from gpf.reports.statistics import paired_difference
-from gpf.reports.tables import difference, iqm, markdown_table
-from gpf.reports.verdicts import Verdict
+from gpf.reports.statistics import centre_name, interval_words
+from gpf.reports.tables import markdown_table, show_paired, summary
+from gpf.reports.verdicts import Family, caution, corrected
 from gpf.runs.executors import Executor, Tell
 from gpf.runs.folder import Outcome, replace_text
 from gpf.studies.engine import Cell, Study, place_of
@@ -202,35 +202,41 @@ def curves(scores: dict[str, Any], agent: str) -> NDArray[np.float64]:
 
 
 def middle(values: NDArray[np.float64]) -> str:
-    """Interquartile mean and its interval, in percent."""
-    return iqm(values, ".1f", scale=100.0)
+    """The number over seeds and its interval, in percent."""
+    return summary(values, ".1f", scale=100.0)
 
 
-def change(ours: NDArray[np.float64], theirs: NDArray[np.float64]) -> str:
+def change(ours: NDArray[np.float64], theirs: NDArray[np.float64], family: Family) -> str:
     """The mean difference over shared seeds in points, and what its interval and its p say together."""
-    d = paired_difference(ours, theirs)
-    return f"{difference(ours, theirs, '.1f', scale=100.0)}, p = {d.p:.3f}: **{Verdict.of_difference(d)}**"
+    d = family.compare(ours, theirs)
+    return f"{show_paired(d, '.1f', scale=100.0)}, p = {d.p:.3f}: **{family.judge(d)}**"
 
 
 def page(scores: Numbers, name: str) -> str:
     """The text of a page; figures lie beside it."""
+    return corrected(lambda family: _page(scores, family))
+
+
+def _page(scores: Numbers, family: Family) -> str:
     seeds = scores["seeds"]
     sections = [
         "# The paper's experiment, and its claims",
         f"Online, one world, one update a step, world `{Path(scores['scenario']).stem}`;"
         f" {EPISODES:,} episodes, an evaluation every {EVERY} over 200 others; seeds {seeds[0]} to"
         f" {seeds[-1]}. Percent of episodes in which the source was found:"
-        " interquartile mean over seeds with its 95 % bootstrap interval. Differences are means over shared seeds with"
-        " theirs; p is that of a permutation test; a difference is shown where its interval does not hold zero and p is"
-        " below 0.05. `best` is the checkpoint of the best evaluation, as in the paper;"
+        f" {interval_words(len(seeds))}. Differences are means over shared seeds with 95 % intervals by Student's t; p"
+        " is that of a permutation test; a difference is shown where its interval does not include zero and the test"
+        " counts after correction. `best` is the checkpoint of the best evaluation, as in the paper;"
         " `last` is the end, with no picking; both in 2,000 held-out episodes unless 100 are said. GPF has the values"
         " of the authors' code, but masks that hold. Scores of every seed: [reproduction.json](reproduction.json).",
+        caution(len(seeds)),
+        family.sentence,
         _training_section(scores),
         _held_out_section(scores),
-        _claims_section(scores),
+        _claims_section(scores, family),
     ]
     sections += [
-        make(scores)
+        make(scores, family)
         for part, make in (("sparsity", _sparsity_section), ("budget", _budget_section), ("width", _width_section))
         if part in scores["parts"]
     ]
@@ -311,9 +317,10 @@ def _held_out_section(scores: dict[str, Any]) -> str:
     return f"## Held out\n\n{table}"
 
 
-def _claims_section(scores: dict[str, Any]) -> str:
+def _claims_section(scores: dict[str, Any], family: Family) -> str:
     def both(ours: str, theirs: str) -> list[str]:
-        return [change(column(scores, ours, key), column(scores, theirs, key)) for key in ("peak", "best", "last")]
+        keys = ("peak", "best", "last")
+        return [change(column(scores, ours, key), column(scores, theirs, key), family) for key in keys]
 
     steady = [int(np.count_nonzero((curves(scores, name)[:, 1:] >= 0.9).all(axis=1))) for name in ("canonical", "GPF")]
     rows = [
@@ -332,7 +339,7 @@ def _claims_section(scores: dict[str, Any]) -> str:
     )
 
 
-def _sparsity_section(scores: dict[str, Any]) -> str:
+def _sparsity_section(scores: dict[str, Any], family: Family) -> str:
     rows = []
     for k, (share, episode) in enumerate(zip(PAPER_SHARES, PAPER_GROWTH, strict=True)):
         places = [episode // EVERY, episode // EVERY + 1]  # the two evaluations before the next growth
@@ -351,7 +358,7 @@ def _sparsity_section(scores: dict[str, Any]) -> str:
                 " and ".join(f"{100 * value:.1f}" for value in theirs if value is not None),
                 middle(pruned),
                 middle(whole),
-                change(pruned, whole),
+                change(pruned, whole, family),
             ]
         )
     ends = [
@@ -385,7 +392,7 @@ def density(scores: dict[str, Any], agent: str) -> str:
     return f"{100 * np.mean([run['density'][-1] for run in scores['agents'][agent]['runs']]):.1f} %"
 
 
-def _budget_section(scores: dict[str, Any]) -> str:
+def _budget_section(scores: dict[str, Any], family: Family) -> str:
     rows = []
     long, time_step = scores["max_steps"], Scenario().time_step
     for name in ("GPF", "canonical"):
@@ -395,7 +402,7 @@ def _budget_section(scores: dict[str, Any]) -> str:
             if paper is not None and name == "GPF":
                 told = f"{100 * PAPER_PEAK_HALF_BUDGET:.1f} to {100 * paper:.1f}"
             words = {"peak": "best evaluation", "best": "`best`, held out", "last": "`last`, held out"}[key]
-            rows.append([name, words, told, middle(half), middle(whole), change(whole, half)])
+            rows.append([name, words, told, middle(half), middle(whole), change(whole, half, family)])
     return (
         f"## 50 s against 100 s\n\nIn the authors' code 600 against 1,200 steps of {time_step} s; here {long // 2:,}"
         f" against {long:,}. An episode ends at the source or with its budget: every failure is a timeout by"
@@ -404,7 +411,7 @@ def _budget_section(scores: dict[str, Any]) -> str:
     )
 
 
-def _width_section(scores: dict[str, Any]) -> str:
+def _width_section(scores: dict[str, Any], family: Family) -> str:
     rows = []
     for widest in (64, 256):
         first = ""
@@ -415,7 +422,9 @@ def _width_section(scores: dict[str, Any]) -> str:
             cells = [middle(column(scores, name, key)) for key in ("peak", "best", "last")]
             changes = ["", ""]
             if name != first:
-                changes = [change(column(scores, name, key), column(scores, first, key)) for key in ("best", "last")]
+                changes = [
+                    change(column(scores, name, key), column(scores, first, key), family) for key in ("best", "last")
+                ]
             rows.append([depth, width, f"{parameters(depth, width):,}", *cells, *changes])
     header = [
         "depth", "width", "parameters", "best evaluation", "`best`, held out", "`last`, held out",
@@ -444,7 +453,8 @@ def training_figure(scores: dict[str, Any]) -> Figure:
         (PAPER_CONTROL, "C1", "the control of the authors' code, one seed"),
     ):
         every.plot(episodes, values, ":", color=colour, label=label)
-    every.set_title(f"{len(scores['seeds'])} seeds: interquartile mean and its 95 % interval", fontsize=10)
+    centre = centre_name(len(scores["seeds"]))
+    every.set_title(f"{len(scores['seeds'])} seeds: {centre} and its 95 % interval", fontsize=10)
     depths = np.array([run["depth"] for run in scores["agents"]["GPF"]["runs"]])
     depth.step(episodes, depths.mean(axis=0), where="post", color="C0", label="GPF, mean of all seeds")
     depth.step(episodes, [row[1] for row in PAPER_TABLE.values()], ":", where="post", color="C0", label="paper")
@@ -484,7 +494,8 @@ def q_learning_figure(scores: dict[str, Any]) -> Figure:
     axes.set_ylim(0, 1.06)
     axes.set_xlabel("episodes")
     axes.set_ylabel("success in 200 episodes")
-    axes.set_title(f"{len(scores['seeds'])} seeds each: interquartile mean and its 95 % interval", fontsize=10)
+    centre = centre_name(len(scores["seeds"]))
+    axes.set_title(f"{len(scores['seeds'])} seeds each: {centre} and its 95 % interval", fontsize=10)
     axes.grid(alpha=0.3)
     axes.legend(fontsize=8, loc="lower right")
     return drawing

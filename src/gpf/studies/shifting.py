@@ -12,9 +12,9 @@ from matplotlib.figure import Figure
 from gpf.continual import measures
 from gpf.reports.figures import draw_band
 from gpf.reports.pages import Numbers, join, write_page
-from gpf.reports.statistics import RESAMPLES, paired_difference
+from gpf.reports.statistics import MANY_SEEDS, RESAMPLES, centre_name, interval_words, paired_difference
 from gpf.reports.tables import Measure, markdown_table, measure_all, present, scores_table, verdict
-from gpf.reports.verdicts import caution
+from gpf.reports.verdicts import PAIRED_WORDS, Family, caution, corrected
 from gpf.runs.executors import Executor, Tell
 from gpf.runs.folder import Outcome
 from gpf.settings import choose
@@ -156,12 +156,15 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
     return scores_table({TITLES[row["method"]]: row["scores"] for row in rows}, MEASURES, "method")
 
 
-def verdicts(rows: Sequence[dict[str, Any]], ours: str = "gpf") -> str:
+def verdicts(rows: Sequence[dict[str, Any]], family: Family, ours: str = "gpf") -> str:
     """GPF less each other method, seed by seed, and what the interval says; as Markdown."""
     mine = next(row for row in rows if row["method"] == ours)["scores"]
     judged = {name: measure for name, measure in MEASURES.items() if measure.better}
     lines = [
-        [TITLES[row["method"]], *(verdict(mine[key], row["scores"][key], measure) for key, measure in judged.items())]
+        [
+            TITLES[row["method"]],
+            *(verdict(mine[key], row["scores"][key], measure, family) for key, measure in judged.items()),
+        ]
         for row in rows
         if row["method"] != ours
     ]
@@ -188,6 +191,10 @@ def gap_closed(rows: Sequence[dict[str, Any]]) -> tuple[float, float, float] | N
 
 def page(numbers: Numbers, name: str) -> str:
     """The text of a page; figures lie beside it."""
+    return corrected(lambda family: _page(numbers, name, family))
+
+
+def _page(numbers: Numbers, name: str, family: Family) -> str:
     plan, rows = numbers["plan"], numbers["rows"]
     seeds = range(plan["first_seed"], plan["first_seed"] + plan["seeds"])
     minutes = sum(sum(row["seconds"]) for row in rows) / 60.0
@@ -196,29 +203,28 @@ def page(numbers: Numbers, name: str) -> str:
         f"Worlds change without notice in the midst of episodes; seeds {seeds[0]} to {seeds[-1]}, all with the same"
         " order of regimes. A visit is counted in episodes, so that whoever fails has more steps to learn from."
         " Methods that are not said to have another depth have two layers with policy gradient and one with"
-        " values. Interquartile means over seeds with 95 % bootstrap intervals. **Area**: success online, over all"
+        f" values. Numbers are {interval_words(len(seeds))}. **Area**: success online, over all"
         " visits. **Forgetting**: success in the last episodes of a visit (of each of 100 lanes, its last) less"
         " that in the first to end in the next visit to the same regime, which were under way when the world"
         " changed; or less that in the first that began there. **Recovery**: episodes after a change until the"
         " latest 100 are at 90 % of what a fresh learner ends the visit with. **Forward transfer**: success in"
         " regimes met for the first time, less a fresh learner's. **Parameters**: greatest number of weights and"
         " biases that are not zero, in use and kept. Dead units, effective rank and mean absolute weight: means"
-        " over layers and visits' ends. The oracles are told of every change. Differences are means over shared"
-        " seeds, with their intervals; better and worse are said where these do not hold zero and a permutation"
-        " test has p < 0.05, for which it takes six seeds."
+        f" over layers and visits' ends. The oracles are told of every change. {PAIRED_WORDS}"
         f" Measures of every seed: [{name}.json]({name}.json).",
+        caution(len(seeds)),
+        family.sentence,
     ]
-    sections.append(caution(len(seeds)))
     for stream in plan["streams"]:
         for learner in plan["learners"]:
             some = [row for row in rows if row["stream"] == stream and row["learner"] == learner]
             sections += [f"## {Path(stream).stem}, {learner}", table(some)]
             if "gpf" in plan["methods"] and len(plan["methods"]) > 1:
-                sections.append(verdicts(some))
+                sections.append(verdicts(some, family))
             closed = gap_closed(some)
             if closed is not None:
                 value, low, high = closed
-                interval = f" [{low:.0%}, {high:.0%}]" if len(seeds) > 1 else ""
+                interval = f" [{low:.0%}, {high:.0%}]" if len(seeds) >= MANY_SEEDS else ""
                 sections.append(
                     f"Of the gap in area between depth 1 and the better oracle, GPF closes {value:.0%}{interval}."
                 )
@@ -247,7 +253,7 @@ def figure(plan: Plan, outcomes: Mapping[str, Sequence[Outcome]]) -> Figure:
             x = (np.arange(curves.shape[1]) + 0.5) * len(regimes) / curves.shape[1]
             draw_band(axes, x, curves, colours[method], TITLES[method])
         axes.set_ylim(0, 1.03)
-        axes.set_ylabel("success: IQM, 95 %")
+        axes.set_ylabel(f"success: {centre_name(plan.seeds)}, 95 %")
         axes.legend(fontsize=8, ncols=3, loc="lower right")
     _draw_events(panels[-6], plan.first_seed, outcomes.get("gpf"))
     shown = [method for method in plan.methods if method not in ORACLES]

@@ -16,7 +16,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from gpf.reports.pages import Numbers, join, write_page
-from gpf.reports.tables import iqm, markdown_table
+from gpf.reports.statistics import interval_words
+from gpf.reports.tables import markdown_table, summary
 from gpf.runs.executors import Executor, Tell, train_all
 from gpf.runs.folder import read_result
 from gpf.settings import check, number, read, shown
@@ -258,16 +259,17 @@ def page(numbers: Numbers, name: str) -> str:
     better = -1 if numbers["direction"] == "max" else 1
     ended = sorted((t for t in numbers["trials"] if t["scores"]), key=lambda t: better * float(np.mean(t["scores"])))
     names = list(ended[0]["settings"]) if ended else []
+    most = max((len(trial["scores"]) for trial in ended), default=0)
     rows = [
-        [trial["number"], *(_shown(trial["settings"][key]) for key in names), iqm(trial["scores"], ".4g"),
+        [trial["number"], *(_shown(trial["settings"][key]) for key in names), summary(trial["scores"], ".4g"),
          len(trial["scores"]), trial["state"]]
         for trial in ended[:SHOWN]
     ]  # fmt: skip
     words = (
         f"Task {numbers['task']}; {len(numbers['trials'])} variants drawn by {numbers['sampler']}, pruner"
         f" {numbers['pruner']}; seeds from {numbers['first_seed']}. The best {min(SHOWN, len(ended))} by the mean of"
-        f" {numbers['measure']} ({numbers['direction']}): interquartile means over seeds with 95 % bootstrap intervals."
-        " These seeds chose the settings: report others."
+        f" {numbers['measure']} ({numbers['direction']}): {interval_words(most)}. These seeds chose the settings:"
+        " report others."
     )
     return join(
         [

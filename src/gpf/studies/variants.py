@@ -7,8 +7,9 @@ from typing import Any
 
 from gpf.reports.figures import curves_figure, events_figure
 from gpf.reports.pages import Numbers, claims_table, join, read_numbers, write_page
-from gpf.reports.tables import Values, difference, markdown_table, measure_all, scores_table, verdict
-from gpf.reports.verdicts import ENOUGH_SEEDS, Claim
+from gpf.reports.statistics import interval_words
+from gpf.reports.tables import Values, markdown_table, measure_all, scores_table, verdict
+from gpf.reports.verdicts import ENOUGH_SEEDS, PAIRED_WORDS, Claim, Family, caution, corrected
 from gpf.runs.executors import Executor, Tell
 from gpf.runs.folder import replace_text
 from gpf.studies.engine import Cell, Study, place_of
@@ -16,7 +17,8 @@ from gpf.tasks import REGISTRY, find_task
 from gpf.tasks.report import spectra_figure, weights_claim
 from gpf.tasks.task import Outcomes, Task
 
-FEW_SEEDS = ", which of so few seeds are plain means and ranges"
+BY_T = "t"
+"""What numbers say of the intervals in the words of their claims: Student's below 10 seeds."""
 SUMMARY = "paper-tasks"
 """Name of the page that holds the paper's words against all pages' numbers."""
 
@@ -65,23 +67,29 @@ def write_variants(task: Task[Any], seeds: range, outcomes: Outcomes, folder: Pa
         "figures": list(figures),
         "scores": {variant: measure_all(runs, task.measures) for variant, runs in outcomes.items()},
         "claims": [asdict(claim) for claim in claims],
+        "claims_by": BY_T,
     }
     return write_page(folder, task.name, numbers, page(numbers, task.name), figures)
 
 
 def page(numbers: Numbers, name: str) -> str:
     """The text of a page."""
+    return corrected(lambda family: _page(numbers, name, family))
+
+
+def _page(numbers: Numbers, name: str, family: Family) -> str:
     task, seeds, scores = find_task(numbers["task"]), numbers["seeds"], numbers["scores"]
-    claims = [Claim(**claim) for claim in numbers["claims"]]
+    claims = stored_claims(numbers)
     runs = len(seeds) * len(scores)
     return join(
         [
             f"# {task.title}",
-            f"{task.summary} Seeds {seeds[0]} to {seeds[-1]}; interquartile means with 95 % bootstrap intervals"
-            f"{FEW_SEEDS if len(seeds) < 4 else ''}.".strip(),
+            f"{task.summary} Seeds {seeds[0]} to {seeds[-1]}; {interval_words(len(seeds))}.".strip(),
+            caution(len(seeds)),
             scores_table(scores, task.measures),
-            _against(task, scores),
+            _against(task, scores, family),
             claims_table({name: claims}) if claims else "",
+            _note_on_claims([numbers]),
             *(f"![{_caption(file)}]({file})" for file in numbers["figures"]),
             f"Made by `{numbers['command']}`: {runs} runs, {numbers['minutes']:.0f} minutes of one core in all."
             f" Numbers of every seed: [{name}.json]({name}.json).",
@@ -93,42 +101,46 @@ def _caption(file: str) -> str:
     return "pruning" if file.endswith("-events.png") else "spectra" if file.endswith("-spectra.png") else "curves"
 
 
-def _against(task: Task[Any], scores: Mapping[str, Mapping[str, Values]]) -> str:
+def stored_claims(numbers: Numbers) -> list[Claim]:
+    """The claims of a page's numbers; those of too few seeds have no verdict, whatever is written there."""
+    return [Claim(**claim).of(len(numbers["seeds"])) for claim in numbers.get("claims", [])]
+
+
+def _note_on_claims(pages: Sequence[Numbers]) -> str:
+    """Which intervals the words of claims have, where pages were written before these were Student's."""
+    old = [numbers for numbers in pages if numbers.get("claims") and numbers.get("claims_by") != BY_T]
+    if not old:
+        return ""
+    fewest, most = (pick(len(numbers["seeds"]) for numbers in old) for pick in (min, max))
+    return (
+        "Intervals in the words of the claims were computed when the runs ended, as percentile bootstraps over"
+        f" {fewest if fewest == most else f'{fewest} to {most}'} seeds. They cover less often than 95 %."
+    )
+
+
+def _against(task: Task[Any], scores: Mapping[str, Mapping[str, Values]], family: Family) -> str:
     """What is ours less each other variant, seed by seed."""
     judged = {key: measure for key, measure in task.measures.items() if measure.better}
     ours = [variant for variant in scores if variant in task.ours]
     others = [variant for variant in scores if variant not in ours]
     if not (judged and ours and others):
         return ""
-    few = any(len(values) < ENOUGH_SEEDS for of in scores.values() for values in of.values())
     rows = [
         [
-            f"{mine} {'less' if few else 'against'} {variant}",
-            *(
-                difference(scores[mine][key], scores[variant][key], measure.form)
-                if few
-                else verdict(scores[mine][key], scores[variant][key], measure)
-                for key, measure in judged.items()
-            ),
+            f"{mine} less {variant}",
+            *(verdict(scores[mine][key], scores[variant][key], measure, family) for key, measure in judged.items()),
         ]
         for mine in ours
         for variant in others
     ]
-    note = (
-        "Differences are seed by seed; for a test that calls one better or worse it takes six seeds."
-        if few
-        else "Better and worse are said where a permutation test has p < 0.05."
-    )
+    note = f"{PAIRED_WORDS} {family.sentence}".strip()
     return markdown_table(["", *(measure.title for measure in judged.values())], rows) + f"\n\n{note}"
 
 
 def write_summary(folder: Path, tasks: Sequence[str] = tuple(REGISTRY)) -> Path | None:
     """The paper's words against our numbers, of all pages in a folder; None where there are none yet."""
-    claims: dict[str, list[Claim]] = {}
-    for name in tasks:
-        path = folder / f"{name}.json"
-        if path.exists() and (found := read_numbers(path).get("claims")):
-            claims[name] = [Claim(**one) for one in found]
+    found = {name: read_numbers(folder / f"{name}.json") for name in tasks if (folder / f"{name}.json").exists()}
+    claims = {name: some for name, numbers in found.items() if (some := stored_claims(numbers))}
     if not claims:
         return None
     text = join(
@@ -137,6 +149,8 @@ def write_summary(folder: Path, tasks: Sequence[str] = tuple(REGISTRY)) -> Path 
             "What the paper says in its section on generalisation, and what we measured; every task's own page has its"
             " numbers, its figures and the command that made them.",
             claims_table(claims),
+            _note_on_claims([found[name] for name in claims]),
+            f"A verdict takes {ENOUGH_SEEDS} seeds.",
         ]
     )
     replace_text(folder / f"{SUMMARY}.md", text)

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from gpf.reports.pages import Numbers, join, write_page
-from gpf.reports.statistics import interquartile_mean
-from gpf.reports.tables import iqm, markdown_table
+from gpf.reports.statistics import interval_words, over_seeds
+from gpf.reports.tables import markdown_table, summary
+from gpf.reports.verdicts import ENOUGH_SEEDS, caution
 from gpf.runs.folder import read_result
 from gpf.tasks.world import checked_data, group_name, three_parts
 from gpf.world_model.figures import dreams_figure, reliability_figure, training_figure
@@ -71,13 +72,14 @@ def evaluate_worlds(folders: Sequence[Path], page_folder: Path, name: str, comma
 def page(numbers: Numbers, name: str) -> str:
     """The text of a page."""
     data, baselines, measured = numbers["data"], numbers["baselines"], numbers["measured"]
+    seeds = min(len(runs) for runs in measured.values())
     return join(
         [
             "# The world model",
             f"Sequences: {data['steps']:,} steps in {data['episodes']:,} episodes of"
             f" {', '.join(data['behaviours'])}; eight of ten sequences to learn from, one to stop early"
-            f" on, and one, {data['test_steps']:,} steps, to report here. Interquartile means over runs with 95 %"
-            " bootstrap intervals.",
+            f" on, and one, {data['test_steps']:,} steps, to report here. Numbers are {interval_words(seeds)}.",
+            caution(seeds),
             "## Predictions: cross-entropy of the next observation, nats a token",
             _losses(baselines, measured),
             _verdict(baselines, measured),
@@ -96,8 +98,8 @@ def page(numbers: Numbers, name: str) -> str:
 def _losses(baselines: dict[str, Any], measured: dict[str, list[dict[str, Any]]]) -> str:
     rows = [[name, *(f"{value:.4f}" for value in values), "", "", ""] for name, values in baselines.items()]
     for group, runs in measured.items():
-        losses = [iqm([run["cross_entropy"][n] for run in runs], ".4f") for n in range(len(STREAMS))]
-        errors = [iqm([run["calibration_error"][n] for run in runs], ".4f") for n in range(len(STREAMS))]
+        losses = [summary([run["cross_entropy"][n] for run in runs], ".4f") for n in range(len(STREAMS))]
+        errors = [summary([run["calibration_error"][n] for run in runs], ".4f") for n in range(len(STREAMS))]
         rows.append([f"world model, {group}", *losses, *errors])
     return markdown_table(["", *STREAMS, *(f"calibration error, {stream}" for stream in STREAMS)], rows)
 
@@ -108,13 +110,25 @@ def _verdict(baselines: dict[str, Any], measured: dict[str, list[dict[str, Any]]
     for group, runs in measured.items():
         for n, stream in enumerate(STREAMS):
             name, best = min(((key, float(value[n])) for key, value in baselines.items()), key=lambda pair: pair[1])
-            worst = interquartile_mean([run["cross_entropy"][n] for run in runs])[2]
-            error = interquartile_mean([run["calibration_error"][n] for run in runs])[2]
-            said.append(
-                f"{group}, {stream}: {'better' if worst < best else 'not better'} than the best baseline ({name});"
-                f" calibration error {'under' if error < CALIBRATED else 'not under'} {CALIBRATED}."
-            )
+            losses, errors = ([run[key][n] for run in runs] for key in ("cross_entropy", "calibration_error"))
+            said.append(f"{group}, {stream}: {_against(losses, best, name)}; {_calibrated(errors)}.")
     return "\n".join(f"- {line}" for line in said)
+
+
+def _against(losses: Sequence[float], best: float, name: str) -> str:
+    """What can be said of the losses of some runs next to that of the best baseline."""
+    if len(losses) < ENOUGH_SEEDS:
+        lower = sum(loss < best for loss in losses)
+        return f"a lower loss than the best baseline ({name}) in {lower} of {len(losses)} runs"
+    return f"{'better' if over_seeds(losses)[2] < best else 'not better'} than the best baseline ({name})"
+
+
+def _calibrated(errors: Sequence[float]) -> str:
+    """What can be said of the calibration errors of some runs."""
+    if len(errors) < ENOUGH_SEEDS:
+        under = sum(error < CALIBRATED for error in errors)
+        return f"a calibration error under {CALIBRATED} in {under} of {len(errors)}"
+    return f"calibration error {'under' if over_seeds(errors)[2] < CALIBRATED else 'not under'} {CALIBRATED}"
 
 
 def _dreams_section(measured: dict[str, list[dict[str, Any]]], name: str) -> list[str]:
@@ -136,7 +150,7 @@ def _dreams(measured: dict[str, list[dict[str, Any]]]) -> str:
         "correlation": "left-right correlation, simulator", "imagined_correlation": "imagined",
     }  # fmt: skip
     rows = [
-        [group, *(iqm([run["dreams"][key] for run in runs], ".3f") for key in columns)]
+        [group, *(summary([run["dreams"][key] for run in runs], ".3f") for key in columns)]
         for group, runs in measured.items()
     ]
     return markdown_table(["", *columns.values()], rows)
@@ -149,13 +163,13 @@ def _growth(measured: dict[str, list[dict[str, Any]]], results: dict[str, list[d
         rows.append(
             [
                 group,
-                iqm([sum(run["cross_entropy"]) for run in runs], ".4f"),
+                summary([sum(run["cross_entropy"]) for run in runs], ".4f"),
                 ", ".join(str(one["depth"]) for one in of),
-                iqm([one["parameters"] for one in of], ",.0f"),
-                iqm([one["density"] for one in of], ".3f"),
-                iqm([one["step"] for one in of], ",.0f"),
-                iqm([one["seconds"] for one in of], ",.0f"),
-                iqm([one["flops"] / 1e12 for one in of], ",.0f"),
+                summary([one["parameters"] for one in of], ",.0f"),
+                summary([one["density"] for one in of], ".3f"),
+                summary([one["step"] for one in of], ",.0f"),
+                summary([one["seconds"] for one in of], ",.0f"),
+                summary([one["flops"] / 1e12 for one in of], ",.0f"),
             ]
         )
     columns = ["", "loss, all streams", "blocks in the end", "parameters", "density of the blocks", "steps", "seconds",

@@ -11,7 +11,7 @@ from torch.nn import functional
 from gpf.data import Images, cifar10
 from gpf.network import MLP, Rules
 from gpf.reports.statistics import paired_difference
-from gpf.reports.tables import Measure, difference, iqm
+from gpf.reports.tables import Measure, difference, summary
 from gpf.reports.verdicts import Claim, Verdict
 from gpf.runs.folder import Outcome, Run, read_log
 from gpf.runs.training import Phase, Round
@@ -170,10 +170,12 @@ def _claims(of: Outcomes) -> list[Claim]:
     claims = [
         Claim(
             words[name],
-            f"{name}: validation loss ends {iqm(rises[name], '.3f')} above its least, which is at epoch"
-            f" {iqm([one.result['best_epoch'] for one in of[name]], '.0f')}",
+            f"{name}: validation loss ends {summary(rises[name], '.3f')} above its least, which is at epoch"
+            f" {summary([one.result['best_epoch'] for one in of[name]], '.0f')}",
             Verdict.of_claim(
-                (min(rises[name]) > 0.01) == (name == "baseline"), max(rises[name]) > 0.01 >= min(rises[name])
+                (min(rises[name]) > 0.01) == (name == "baseline"),
+                max(rises[name]) > 0.01 >= min(rises[name]),
+                seeds=len(rises[name]),
             ),
         )
         for name in words
@@ -190,9 +192,9 @@ def _claims(of: Outcomes) -> list[Claim]:
             Claim(
                 "more stable learning even while simultaneously adding layers and pruning neurons",
                 f"{name}: that rise less the baseline's is {difference(rises[name], rises['baseline'], '.3f')}; best"
-                f" test accuracy {iqm(mine, '.2%')} against {iqm(theirs, '.2%')}, difference"
-                f" {difference(mine, theirs, '.2%')}, with {iqm(then, '.0%')} of the baseline's parameters then and"
-                f" {iqm(in_the_end, '.0%')} in the end",
+                f" test accuracy {summary(mine, '.2%')} against {summary(theirs, '.2%')}, difference"
+                f" {difference(mine, theirs, '.2%')}, with {summary(then, '.0%')} of the baseline's parameters then and"
+                f" {summary(in_the_end, '.0%')} in the end",
                 Verdict.of_bounds(rise.low, rise.high, seeds=len(mine)),
             )
         )

@@ -319,7 +319,6 @@ def _task(name: ProblemName, attribute: str, title: str, summary: str, what: str
             ),
         },
         curves={what: lambda line: float(line["score"]), **CURVES},
-        seeds=6,
     )
 
 

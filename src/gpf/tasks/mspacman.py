@@ -13,8 +13,8 @@ from torch.nn import functional
 
 from gpf.network import MLP, Rules
 from gpf.reports.statistics import paired_difference
-from gpf.reports.tables import Measure, iqm
-from gpf.reports.verdicts import Claim, Verdict
+from gpf.reports.tables import Measure, summary
+from gpf.reports.verdicts import ENOUGH_SEEDS, Claim, Verdict
 from gpf.runs.folder import Outcome, Run, read_log
 from gpf.runs.training import Phase, Round
 from gpf.tasks.task import BOTH, COSTS, EpochTraining, Outcomes, Task, TwoVariants, gradient_flops, of_result
@@ -282,17 +282,18 @@ def _claims(of: Outcomes) -> list[Claim]:
     if any(np.ptp(values) for values in about_their_means.values()):
         p = float(stats.levene(*about_their_means.values(), center="median").pvalue)
     d = paired_difference(np.log(np.maximum(spreads["GPF"], 1e-9)), np.log(np.maximum(spreads["baseline"], 1e-9)))
-    several = len(spreads["GPF"]) > 1
-    interval = f" [{np.exp(d.low):.2f}, {np.exp(d.high):.2f}]" if several else ""
+    interval = f" [{np.exp(d.low):.2f}, {np.exp(d.high):.2f}]" if d.seeds > 1 else ""
     return [
         Claim(
             "the volatility in validation rewards for the baseline policy is much higher than that of the dynamic GPF"
             " policy",
-            f"standard deviation over epochs {iqm(spreads['GPF'], '.1f')} (GPF) against"
-            f" {iqm(spreads['baseline'], '.1f')}, a ratio of {np.exp(d.mean):.2f}{interval}; Brown and"
+            f"standard deviation over epochs {summary(spreads['GPF'], '.1f')} (GPF) against"
+            f" {summary(spreads['baseline'], '.1f')}, a ratio of {np.exp(d.mean):.2f}{interval}; Brown and"
             f" Forsythe's test of equal variances: p = {p:.3g}. Of training losses, by"
             f" seed, the largest of an epoch: {_largest_losses(of['GPF'])} (GPF), {_largest_losses(of['baseline'])}",
-            Verdict.of_bounds(d.low, d.high) if p < 0.05 and several else Verdict.UNDECIDED,
+            Verdict.of_bounds(d.low, d.high, seeds=d.seeds)
+            if p < 0.05 or d.seeds < ENOUGH_SEEDS
+            else Verdict.UNDECIDED,
         )
     ]
 
@@ -355,7 +356,6 @@ def _task(
             "parameters that are not zero": lambda line: float(line["parameters"]),
         },
         claims=_claims,
-        seeds=5,
     )
 
 

@@ -13,7 +13,7 @@ from gpf.data import gpt2_encoding, tinyshakespeare
 from gpf.network import Rules
 from gpf.reports.figures import pruned_shares
 from gpf.reports.statistics import paired_difference
-from gpf.reports.tables import Measure, difference, iqm
+from gpf.reports.tables import Measure, difference, summary
 from gpf.reports.verdicts import Claim, Verdict
 from gpf.runs.folder import Outcome, Run, read_log
 from gpf.runs.training import Phase, Round
@@ -337,22 +337,22 @@ def _claims(of: Outcomes) -> list[Claim]:
     return [
         Claim(
             "[of the baseline] convergence is not achieved and the loss is very volatile",
-            f"its validation loss falls by {iqm(gains['baseline'], '.2f')} nats; the training loss of the last"
-            f" {LATE:,} steps has a standard deviation of {iqm(volatile['baseline'], '.3f')}, GPF's of"
-            f" {iqm(volatile['GPF'], '.3f')}",
+            f"its validation loss falls by {summary(gains['baseline'], '.2f')} nats; the training loss of the last"
+            f" {LATE:,} steps has a standard deviation of {summary(volatile['baseline'], '.3f')}, GPF's of"
+            f" {summary(volatile['GPF'], '.3f')}",
             Verdict.of_bounds(d.low, d.high, -CALM, seeds=len(mine)),
         ),
         Claim(
             "the GPF variant shows good convergence",
-            f"its validation loss falls by {iqm(gains['GPF'], '.2f')} nats and ends"
-            f" {iqm(rises, '.3f')} above its least; test loss {iqm(mine, '.3f')} nats a token against"
-            f" {iqm(theirs, '.3f')}, difference {difference(mine, theirs, '.3f')}, with {iqm(flops, '.0%')} of the"
-            " baseline's operations",
-            Verdict.of_claim(max(rises) < CALM, max(rises) >= CALM > min(rises)),
+            f"its validation loss falls by {summary(gains['GPF'], '.2f')} nats and ends"
+            f" {summary(rises, '.3f')} above its least; test loss {summary(mine, '.3f')} nats a token against"
+            f" {summary(theirs, '.3f')}, difference {difference(mine, theirs, '.3f')}, with {summary(flops, '.0%')} of"
+            " the baseline's operations",
+            Verdict.of_claim(max(rises) < CALM, max(rises) >= CALM > min(rises), seeds=len(rises)),
         ),
         Claim(
             "achieved the maximum layer count at around epoch 2500",
-            f"ours had {iqm(deepest, '.0f')} blocks at step {iqm(at_full_depth, ',.0f')}",
+            f"ours had {summary(deepest, '.0f')} blocks at step {summary(at_full_depth, ',.0f')}",
             Verdict.OF_THE_RULES,
         ),
         Claim(
@@ -361,7 +361,9 @@ def _claims(of: Outcomes) -> list[Claim]:
             f" {np.mean([b for _, b in early_and_late]):.1%} in one of the second"
             if early_and_late
             else "fewer than two prunings in each run",
-            Verdict.of_claim(all(a > b for a, b in early_and_late)) if early_and_late else Verdict.UNDECIDED,
+            Verdict.of_claim(all(a > b for a, b in early_and_late), seeds=len(early_and_late))
+            if early_and_late
+            else Verdict.UNDECIDED,
         ),
     ]
 

@@ -28,9 +28,9 @@ from gpf.runs.folder import (
     Outcome,
     Run,
     RunError,
+    environment,
     read_config,
     read_result,
-    versions,
     write_json,
 )
 from gpf.runs.progress import result_line, training_progress
@@ -115,7 +115,8 @@ class Task(Generic[C]):
     claims: Callable[[Outcomes], list[Claim]] = lambda outcomes: []
     unit: str = "round"
     """What curves are drawn over: a count of the metrics."""
-    seeds: int = 3
+    seeds: int = 6
+    """How many a comparison trains; fewer allow no verdict."""
     network: Callable[[C], nn.Module] | None = None
     """The network as it is before it learns, whose spectra are looked at."""
     spectra: str = ""
@@ -186,7 +187,7 @@ class Task(Generic[C]):
         """
         config.check()
         self.find_data(config)
-        asked = {**self._asked(config), "versions": versions()}
+        asked = {**self._asked(config), "versions": environment()}
         if source is None:
             return Run.create(Path(folder), asked)
         self.read(source)
