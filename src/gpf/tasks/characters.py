@@ -14,7 +14,7 @@ from gpf import settings
 from gpf.data import tinyshakespeare
 from gpf.network import Rules
 from gpf.reports.statistics import paired_difference
-from gpf.reports.tables import Measure, difference, iqm
+from gpf.reports.tables import Measure, difference, summary
 from gpf.reports.verdicts import Claim, Verdict
 from gpf.runs.folder import Outcome, Run, read_log
 from gpf.runs.training import Phase, Round
@@ -246,8 +246,12 @@ def _claims(of: Outcomes) -> list[Claim]:
             Claim(
                 f"reaches the final validation loss of the fixed network of its depth with at most {most:.0%} of its"
                 f" {what}",
-                f"{len(reached)} of {len(shares)} seeds reach it, with {iqm(reached, '.1%')} of the {what}",
-                Verdict.of_claim(len(reached) == len(shares) and max(reached) <= most, 0 < len(reached) < len(shares)),
+                f"{len(reached)} of {len(shares)} seeds reach it, with {summary(reached, '.1%')} of the {what}",
+                Verdict.of_claim(
+                    len(reached) == len(shares) and max(reached) <= most,
+                    0 < sum(share <= most for share in reached) < len(shares),
+                    seeds=len(shares),
+                ),
             )
         )
     rivals = {name: [one.result["test"] for one in runs] for name, runs in of.items() if name.endswith("equal compute")}
@@ -258,7 +262,7 @@ def _claims(of: Outcomes) -> list[Claim]:
         claims.append(
             Claim(
                 "at equal operations it ends no higher than the best fixed depth",
-                f"test loss {iqm(mine, '.3f')} against {iqm(rivals[best], '.3f')} ({best}), difference"
+                f"test loss {summary(mine, '.3f')} against {summary(rivals[best], '.3f')} ({best}), difference"
                 f" {difference(mine, rivals[best], '.4f')}",
                 Verdict.of_bounds(d.low, d.high, seeds=len(mine)),
             )
