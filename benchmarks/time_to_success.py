@@ -1,18 +1,22 @@
 """Wall-clock time until a navigator finds the source in 95 % of held-out episodes, beside stable-baselines3.
 
-    python benchmarks/time_to_success.py [--seeds 3] [--limit 900] [--runs runs/time_to_success] [--write] [--json]
+    python benchmarks/time_to_success.py [--peers configured default] [--seeds 5] [--limit 900]
+                                         [--runs runs/time_to_success] [--write] [--json]
 
 Contenders, each on one core, with the same observation (memory), reward (search), discount and 64 units a layer:
 
 - ours: the default of `gpf train`
-- PPO and DQN of stable-baselines3 with their own defaults, over 8 environments of `make_vec_env`
-- the same two over 8 native lanes of ours, `gpf.plume.sb3.PlumeVecEnv`
+- configured: PPO of stable-baselines3 with our number of lanes, horizon, minibatch, epochs, learning rate and entropy,
+  over our native lanes (`gpf.plume.sb3.PlumeVecEnv`) and over as many environments of `make_vec_env`
+- default: PPO and DQN of stable-baselines3 with their own defaults, over 8 environments of `make_vec_env` and over 8 of
+  our lanes
 
 The clock runs while a contender learns, and stops while it is evaluated: 500 held-out episodes, the same for all. Time
 counts until the second of two evaluations in a row at 95 %. Peers are evaluated with best and with drawn actions, and
 the better counts. Ours has one network for policy and value, of one layer that grows to three; theirs have two networks
 of two layers (PPO), or one (DQN).
-Finished measurements are kept in --runs and not repeated. `--write` puts the table into docs/navigators.md.
+Seeds take turns. Finished measurements are kept in --runs and not repeated. `--write` puts a table for each kind of
+peer into docs/navigators.md.
 """
 
 import argparse
@@ -38,11 +42,18 @@ from gpf.reports.tables import markdown_table
 
 CONTENDERS = {
     "ours": "gpf, default navigator",
+    "ppo-configured-native": "stable-baselines3 PPO, configured as ours, our lanes",
+    "ppo-configured": "stable-baselines3 PPO, configured as ours, make_vec_env",
     "ppo": "stable-baselines3 PPO, make_vec_env",
     "dqn": "stable-baselines3 DQN, make_vec_env",
     "ppo-native": "stable-baselines3 PPO, our lanes",
     "dqn-native": "stable-baselines3 DQN, our lanes",
 }
+PEERS = {
+    "configured": ("ours", "ppo-configured-native", "ppo-configured"),
+    "default": ("ours", "ppo", "dqn", "ppo-native", "dqn-native"),
+}
+"""The rows of the table for each kind of peer."""
 TARGET = 0.95
 EPISODES = 500
 DISCOUNT = 0.998
@@ -54,7 +65,8 @@ EVERY = 20_000
 def main() -> None:
     """Measure what is missing, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--peers", nargs="+", choices=PEERS, default=list(PEERS), help="kinds of peers to measure")
+    parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--limit", type=float, default=900.0, help="seconds of learning at most")
     parser.add_argument("--runs", type=Path, default=Path("runs/time_to_success"))
     parser.add_argument("--write", action="store_true", help="put the table into docs/navigators.md")
@@ -64,21 +76,24 @@ def main() -> None:
     if arguments.one:
         print(json.dumps(measure(arguments.one[0], int(arguments.one[1]), arguments.limit)))
         return
-    curves = measure_all(arguments.runs, arguments.seeds, arguments.limit)
-    text, ratios = summarise(curves)
-    print(text)
-    if arguments.write:
-        insert("docs/navigators.md", "time", text)
+    all_ratios: dict[str, float | None] = {}
+    for peers in arguments.peers:
+        curves = measure_all(PEERS[peers], arguments.runs, arguments.seeds, arguments.limit)
+        text, ratios = summarise(curves)
+        all_ratios |= ratios
+        print(text)
+        if arguments.write:
+            insert("docs/navigators.md", f"time-{peers}", text)
     if arguments.json:
-        print(json.dumps(ratios))
+        print(json.dumps(all_ratios))
 
 
 Curve = list[tuple[float, int, float]]
 """Seconds, steps and success of each evaluation."""
 
 
-def measure_all(runs: Path, seeds: int, limit: float) -> dict[str, list[Curve]]:
-    """Every contender with every seed, one process on each core."""
+def measure_all(contenders: Sequence[str], runs: Path, seeds: int, limit: float) -> dict[str, list[Curve]]:
+    """Every contender with every seed, in turns, one process on each core."""
     runs.mkdir(parents=True, exist_ok=True)
     free: Queue[int] = Queue()
     for core in sorted(os.sched_getaffinity(0)):
@@ -99,8 +114,8 @@ def measure_all(runs: Path, seeds: int, limit: float) -> dict[str, list[Curve]]:
         return curve
 
     with ThreadPoolExecutor(free.qsize()) as pool:
-        futures = {c: [pool.submit(one, c, seed) for seed in range(seeds)] for c in CONTENDERS}
-        return {contender: [future.result() for future in all_] for contender, all_ in futures.items()}
+        futures = {(c, seed): pool.submit(one, c, seed) for seed in range(seeds) for c in contenders}
+        return {c: [futures[c, seed].result() for seed in range(seeds)] for c in contenders}
 
 
 def time_to(curve: Sequence[tuple[float, int, float]], target: float) -> float | None:
@@ -129,9 +144,10 @@ def summarise(curves: dict[str, list[Curve]]) -> tuple[str, dict[str, float | No
     """
     rows = []
     ratios: dict[str, float | None] = {}
-    for contender, name in CONTENDERS.items():
-        pairs = list(zip(curves[contender], curves["ours"], strict=True))
-        times = ", ".join(describe(curve) for curve in curves[contender])
+    for contender, of_seeds in curves.items():
+        name = CONTENDERS[contender]
+        pairs = list(zip(of_seeds, curves["ours"], strict=True))
+        times = ", ".join(describe(curve) for curve in of_seeds)
         speed = statistics.median(curve[-1][1] / curve[-1][0] for curve in curves[contender])
         cells = ("1", "1")
         if contender != "ours":
@@ -165,7 +181,7 @@ def median(values: list[float | None]) -> float | None:
 
 
 def number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.0f}"
+    return "-" if value is None else f"{value:.0f}" if value >= 10 else f"{value:.1f}"
 
 
 def measure(contender: str, seed: int, limit: float) -> Curve:
@@ -211,11 +227,13 @@ def measure_peer(contender: str, seed: int, limit: float) -> Curve:
 
     scenario = Scenario.preset("reference").rewarded("search", DISCOUNT)
     kwargs: dict[str, Any] = {"scenario": scenario, "observation": "memory"}
+    configured = as_ours() if "configured" in contender else {}
+    count = int(configured.pop("lanes", LANES))
     lanes: Any
     if contender.endswith("native"):
-        lanes = PlumeVecEnv(LANES, threads=1, **kwargs)
+        lanes = PlumeVecEnv(count, threads=1, **kwargs)
     else:
-        lanes = make_vec_env("gpf/Plume-v0", n_envs=LANES, seed=seed, env_kwargs=kwargs)
+        lanes = make_vec_env("gpf/Plume-v0", n_envs=count, seed=seed, env_kwargs=kwargs)
     curve: Curve = []
 
     class Watch(BaseCallback):
@@ -237,11 +255,28 @@ def measure_peer(contender: str, seed: int, limit: float) -> Curve:
             return self.seconds < limit and time_to(curve, TARGET) is None
 
     if contender.startswith("ppo"):
-        model: Any = stable_baselines3.PPO("MlpPolicy", lanes, gamma=DISCOUNT, seed=seed, device="cpu")
+        model: Any = stable_baselines3.PPO("MlpPolicy", lanes, gamma=DISCOUNT, seed=seed, device="cpu", **configured)
     else:  # as many gradient steps as its documentation asks for with several environments
         model = stable_baselines3.DQN("MlpPolicy", lanes, gamma=DISCOUNT, gradient_steps=-1, seed=seed, device="cpu")
     model.learn(total_timesteps=50_000_000 if contender.startswith("ppo") else 1_000_000, callback=Watch())
     return curve
+
+
+def as_ours() -> dict[str, Any]:
+    """The settings of our default learner, by the names of stable-baselines3, and the number of lanes."""
+    from gpf.tasks.plume import TASK
+
+    ours: Any = TASK.of({}).learner
+    return {
+        "lanes": ours.lanes,
+        "n_steps": ours.horizon,
+        "batch_size": ours.minibatch,
+        "n_epochs": ours.passes,
+        "learning_rate": ours.learning_rate,
+        "ent_coef": ours.entropy,
+        "gae_lambda": ours.trace,
+        "max_grad_norm": ours.gradient_clip,
+    }
 
 
 def peer_success(model: Any, scenario: Any, drawn: bool) -> float:
