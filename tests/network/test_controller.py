@@ -119,7 +119,7 @@ def test_pruning_to_a_share_takes_the_smallest_whatever_is_believed_and_goes_on_
     assert net.layers[2].weights[0].pruned is None  # the newest is spared
     train(net.model, net.optimizer, x, y)
     assert net.shape().pruned == sum(int((weight.parameter == 0).sum()) for weight in old)
-    with pytest.raises(ValueError, match=r"^keep must be from 0 to 1, got 1\.5$"):
+    with pytest.raises(ValueError, match=r"^keep must be a number from 0 to 1, got 1\.5$"):
         net.prune(keep=1.5)
 
 

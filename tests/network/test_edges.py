@@ -243,7 +243,7 @@ def test_second_moments_of_pruned_weights_are_not_zero_because_roots_of_zeros_ar
 
 def test_parameters_that_were_replaced_are_noticed():
     model, _, net = make()
-    model.load_state_dict(model.state_dict(), assign=True)
+    model.layers.load_state_dict(model.layers.state_dict(), assign=True)
     with pytest.raises(
         ValueError, match=r"^linear.weight of layer 0 was replaced by another tensor; attach gpf again$"
     ):

@@ -2,8 +2,9 @@
 
 import dataclasses
 import math
+import warnings
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn, Protocol, SupportsFloat
 
@@ -15,24 +16,24 @@ from gpf.network import growth, pruning, sharding, surgery
 from gpf.network.blocks.arrangeable import check_arrangeable
 from gpf.network.blocks.factory import default_block, new_blocks
 from gpf.network.checkpoints.saving import save
-from gpf.network.checkpoints.state import capture, rearranged, restore
+from gpf.network.checkpoints.state import capture, rearranged, restore, unique_tensors
 from gpf.network.compaction.compact import compact
 from gpf.network.compaction.links import is_chain
 from gpf.network.compaction.units import unit_groups
 from gpf.network.drawing import drawing
 from gpf.network.events import METRIC, Event, Frozen, Grown, Pruned, Shape, Thawed, Undone, newest_layers
-from gpf.network.followers import arrange, bring_in_line, check_follower
+from gpf.network.followers import arrange, bring_in_line, check_follower, take_out
 from gpf.network.growth import Plateau
 from gpf.network.hooks import Hook
 from gpf.network.layer import Layer
-from gpf.network.masking import Masking
+from gpf.network.masking import Masking, replaced
 from gpf.network.moments import keeps_second_moment
 from gpf.network.observation import observe
 from gpf.network.optimizers import Optimizers, groups_like
-from gpf.network.presets import named_rules
-from gpf.network.prunable import Prunable
+from gpf.network.presets import chosen_rules
+from gpf.network.prunable import Prunable, named_weights
 from gpf.network.rules import Preset, Rules, batch_size
-from gpf.network.schedule import Schedule
+from gpf.network.schedule import Schedule, check_planned
 from gpf.network.selection import candidates, select
 from gpf.network.wrappers import is_distributed, mean_over_processes, renew, share_activation, unwrap
 
@@ -85,15 +86,13 @@ def attach(
     ['epoch 3: grown layer 1 (the metric improved by 0 in 2 epochs, less than 0.001); depth 1 -> 2, ...']
     """
     bare = unwrap(model)
-    blocks = surgery.find_stack(bare, stack)
-    chosen = named_rules(rules, blocks) if isinstance(rules, str) else rules or Rules()
-    Schedule(steps)  # says what is wrong with it before anything changes
-    if chosen.planned and steps is None:
-        raise ValueError("steps must be given, because the rules go by them (grow_at, prune_to)")
+    surgery.find_stack(bare, stack)  # says what is wrong with the path
+    chosen = chosen_rules(rules, bare, stack)
+    check_planned(chosen, steps)
     if block is None:
         block = getattr(bare, "make_block", None) or default_block(bare, stack)
     if chosen.start_depth is not None:
-        _shorten(model, Optimizers(optimizer), stack, chosen)
+        _shorten(model, Optimizers(optimizer), stack, chosen, prunable)
     net = GrowPruneFreeze(bare, optimizer, stack, block, chosen, is_distributed(model), prunable, steps)
     net.masking.watch_wrapper(model)
     return net
@@ -127,7 +126,7 @@ class GrowPruneFreeze:
     ) -> None:
         optimizers = Optimizers(optimizer)
         _check_attachable(model, stack, optimizers)
-        check_arrangeable(surgery.find_stack(model, stack), rules)
+        check_arrangeable(model, stack, rules)
         self.schedule: Schedule = Schedule(steps)
         self.model = model
         self.optimizers: Optimizers | None = optimizers
@@ -222,9 +221,10 @@ class GrowPruneFreeze:
         warm = self.epoch >= rules.warmup
         plateau = self.plateau.after(metric, rules, warm)
         fallen = plateau.fallen(rules) if warm else None
-        planned = warm and growth.is_due(rules.grow_at, self.schedule.passed, progress)
+        planned = growth.count_due(rules.grow_at, self.schedule.passed, progress) if warm else 0
+        planned = planned if progress < 1.0 else 0  # nothing would train them
         reason = fallen or (self._reason_to_grow(plateau, progress if planned else None) if warm else None)
-        new = self._new_blocks() if reason is not None and self._has_room() else None
+        new = self._new_blocks(max(1, planned)) if reason is not None and self._has_room() else None
         # Everything that can fail has been tried: from here on the network changes.
         self.epoch += 1
         ending_trial, self.plateau = self.plateau.trial == 1, plateau
@@ -232,6 +232,7 @@ class GrowPruneFreeze:
             return []
         self._observe()
         if fallen is not None:
+            self.schedule.passed += planned
             return self._start_over(fallen, new)
         due = [left - 1 for left in self.prunes_due]
         self.prunes_due = [left for left in due if left > 0]
@@ -253,7 +254,20 @@ class GrowPruneFreeze:
                 events.append(self._prune("in the epoch of a growth"))
         for i, why in self._still_layers():
             events.append(self._freeze(i, why))
+        if progress >= 1.0:
+            self._warn_of_missed_growths()
         return events
+
+    def _warn_of_missed_growths(self) -> None:
+        """Say so where a training is over and planned growths are not."""
+        missed = len(self.rules.grow_at) - self.schedule.passed
+        if missed > 0 and self._has_room():
+            self.schedule.passed += missed
+            warnings.warn(
+                f"training is over and {missed} planned growths are not, so the network has {self.depth} layers;"
+                " call end_epoch more often",
+                stacklevel=4,
+            )
 
     def _start_over(self, reason: str, new: list[nn.Module] | None) -> list[Event]:
         """The world has changed: let everything learn, and add a layer if there is room; what was best is no more."""
@@ -263,9 +277,17 @@ class GrowPruneFreeze:
             events.append(self._grow(new, reason))
         return events
 
-    def restart(self, rules: Rules) -> None:
-        """Restart with new rules at epoch 0, to fine-tune. Depth, masks and belief stay; frozen layers are thawed."""
+    def restart(self, rules: Rules, steps: int | None = None) -> None:
+        """Restart with new rules at epoch 0, to fine-tune. Depth, masks and belief stay; frozen layers are thawed.
+
+        `steps` are the planned optimizer steps, as for `attach`; no layer is cut off, whatever `start_depth` says.
+        """
         self._check_changeable()
+        if not isinstance(rules, Rules):
+            raise ValueError(f"rules must be gpf.Rules, got {rules!r}")
+        check_planned(rules, steps)
+        check_arrangeable(self.model, self.stack, rules)
+        self.schedule = Schedule(steps)
         for frozen in self.frozen:
             self.thaw(frozen)
         self.rules, self.epoch, self.events = rules, 0, []
@@ -289,8 +311,8 @@ class GrowPruneFreeze:
         belief in them, until this share of those layers' weights (or units) is left; frozen layers do not count.
         """
         self._check_changeable()
-        if keep is not None and not 0.0 <= keep <= 1.0:
-            raise ValueError(f"keep must be from 0 to 1, got {keep}")
+        if keep is not None and not (isinstance(keep, int | float) and 0.0 <= keep <= 1.0):
+            raise ValueError(f"keep must be a number from 0 to 1, got {keep!r}")
         return self._prune(reason, keep)
 
     def freeze(self, layer: int, reason: str = "asked for") -> Event:
@@ -323,8 +345,12 @@ class GrowPruneFreeze:
             raise ValueError("there is no growth to undo; each can be undone once, with Rules(grow_undoable=True)")
         if hold is not None and not (isinstance(hold, int) and hold >= 0):
             raise ValueError(f"hold must be a whole number of at least 0, got {hold!r}")
-        before, since = self._announced(), self.plateau.since
         tensors, manifest = self.before_growth
+        self._check_undoable(tensors)
+        before, since = self._announced(), self.plateau.since
+        new = newest_layers(self.events, self.depth)
+        for follower in self.followers:
+            take_out(follower, self.stack, new)
         restore(self, tensors, manifest)
         self.before_growth = None
         self.plateau = dataclasses.replace(self.plateau, hold=(self.rules.grow_patience or 0) if hold is None else hold)
@@ -348,6 +374,7 @@ class GrowPruneFreeze:
         """A smaller dense model that computes the same, without the units that pruning has cut off."""
         if sharding.is_sharded(self.model):
             raise ValueError("a sharded model cannot be compacted; save() it, and gpf.load() it in one process")
+        self.masking.silence()  # what was written from outside is not kept
         return compact(self.model, self.stack)
 
     def save(
@@ -383,6 +410,14 @@ class GrowPruneFreeze:
 
     # How it does it
 
+    def _check_undoable(self, tensors: Mapping[str, Tensor]) -> None:
+        """Refuse to go back to a state of a model that has grown or shrunk elsewhere since."""
+        prefix = f"model/{self.stack}." if self.stack else "model/"
+        then = {name for name in tensors if name.startswith("model/") and not name.startswith(prefix)}
+        now = {f"model/{name}" for name in unique_tensors(self.model)}
+        if then != {name for name in now if not name.startswith(prefix)}:
+            raise ValueError("the model has changed outside of this stack since the growth, which cannot be undone now")
+
     def _trained_by(self) -> Optimizers:
         assert self.optimizers is not None  # `_check_changeable` has said so
         return self.optimizers
@@ -417,10 +452,10 @@ class GrowPruneFreeze:
         rules = self.rules
         if not self._has_room() or self.plateau.trial > 0:  # one growth on trial at a time
             return None
-        if planned is not None:
-            return f"planned, at {planned:.1%} of the training"
         if plateau.hold > 0:
             return None
+        if planned is not None:
+            return f"planned, at {planned:.1%} of the training"
         patience = rules.grow_patience
         if patience is not None and growth.plateaued(
             plateau.before, plateau.window, patience, rules.grow_threshold, rules.mode
@@ -432,8 +467,8 @@ class GrowPruneFreeze:
                 return _slope_reason(plateau, rules, ratio)
         return None
 
-    def _count_new(self) -> int:
-        return growth.count_new(self.depth, self.rules.grow_by, self.rules.max_depth)
+    def _count_new(self, times: int = 1) -> int:
+        return growth.count_new(self.depth, self.rules.grow_by, self.rules.max_depth, times)
 
     def _cost_ratio(self) -> float:
         """What a step costs, in units of what it would cost after a growth, both counted in parameters."""
@@ -443,21 +478,22 @@ class GrowPruneFreeze:
     def _arrangement(self, count: int) -> list[int]:
         return growth.arrangement(self.depth, count, self.rules.grow_init, self.rules.grow_place)
 
-    def _new_blocks(self) -> list[nn.Module]:
-        """The blocks to grow by; nothing that is in use changes."""
-        count = max(1, self._count_new())
+    def _new_blocks(self, times: int = 1) -> list[nn.Module]:
+        """The blocks to grow by, as often as that; nothing that is in use changes."""
+        count = max(1, self._count_new(times))
         arranged = self._arrangement(count)
         after = arranged.index(self.depth) if self.depth in arranged else None
         return new_blocks(self.model, self.stack, self.make_block, self.rules.grow_init, self.distributed, count, after)
 
     def _grow(self, blocks: list[nn.Module], reason: str) -> Event:
         before, optimizers, depth = self._announced(), self._trained_by(), self.depth
-        last, stored = self.layers[-1].block, self.stored.get(depth - 1, {})
-        groups = [groups_like(last, block, optimizers, stored) for block in blocks]
+        arranged = self._arrangement(len(blocks))
+        example = max(0, arranged.index(depth) - 1) if depth in arranged else depth - 1  # the block before them
+        like, stored = self.layers[example].block, self.stored.get(example, {})
+        groups = [groups_like(like, block, optimizers, stored) for block in blocks]
         if self.rules.grow_undoable or self.rules.grow_trial is not None:
             tensors, manifest = capture(self)
             self.before_growth = {name: tensor.detach().clone() for name, tensor in tensors.items()}, manifest
-        arranged = self._arrangement(len(blocks))
         for place, block in enumerate(blocks, depth):
             surgery.append_block(self.model, self.stack, block)
             prefix = surgery.block_path(self.model, self.stack, place)
@@ -572,25 +608,31 @@ class GrowPruneFreeze:
             raise ValueError("model must be sharded before gpf is attached to it, got one that was sharded after")
         for i, layer in enumerate(self.layers):
             for weight in layer.weights:
-                if layer.block.get_parameter(weight.name) is not weight.parameter:
-                    raise ValueError(f"{weight.name} of layer {i} was replaced by another tensor; attach gpf again")
+                if weight.is_replaced(layer.block):
+                    raise ValueError(replaced(i, weight))
         if torch.is_inference_mode_enabled():
             raise ValueError("the network cannot change in torch.inference_mode; call this outside of it")
 
     def _checked_layer(self, layer: int) -> int:
-        if not isinstance(layer, int) or not 0 <= layer < self.depth:
+        if not isinstance(layer, int) or isinstance(layer, bool) or not 0 <= layer < self.depth:
             raise ValueError(f"layer must be a whole number from 0 to {self.depth - 1}, got {layer!r}")
         return layer
 
 
-def _shorten(model: nn.Module, optimizers: Optimizers, stack: str, rules: Rules) -> None:
-    """Cut the stack of a model to the depth that the rules begin with."""
+def _shorten(model: nn.Module, optimizers: Optimizers, stack: str, rules: Rules, prunable: Prunable | None) -> None:
+    """Cut the stack of a model to the depth that the rules begin with, once nothing speaks against attaching."""
     bare = unwrap(model)
     if is_distributed(model) or sharding.is_sharded(bare):
         raise ValueError("start_depth must be None for a model that is wrapped for several processes; attach first")
     _check_attachable(bare, stack, optimizers)
-    check_arrangeable(surgery.find_stack(bare, stack), rules)
-    surgery.shorten(bare, stack, rules.start_depth or 1, optimizers)
+    check_arrangeable(bare, stack, rules)
+    blocks = surgery.find_stack(bare, stack)
+    depth = rules.start_depth or 1
+    if depth > len(blocks):
+        raise ValueError(f"start_depth must be at most the {len(blocks)} layers that the model has, got {depth}")
+    for block in blocks:
+        list(named_weights(block, prunable))  # raises where the choice is wrong
+    surgery.shorten(bare, stack, depth, optimizers)
 
 
 def _check_attachable(model: nn.Module, stack: str, optimizers: Optimizers) -> None:

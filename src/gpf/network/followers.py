@@ -14,6 +14,8 @@ from gpf.network.layer import Layer
 def check_follower(model: nn.Module, follower: nn.Module) -> nn.Module:
     """The copy inside a wrapper such as AveragedModel; refuses one of another structure."""
     inner = getattr(follower, "module", follower)
+    if not isinstance(inner, nn.Module):
+        raise ValueError(f"follow needs a copy of the model, got {follower!r}")
     ours = {name: p.shape for name, p in model.named_parameters()}
     theirs = {name: p.shape for name, p in inner.named_parameters()}
     if ours != theirs:
@@ -56,3 +58,14 @@ def arrange(follower: nn.Module, path: str, layers: list[Layer], arranged: Seque
         surgery.append_block(follower, path, block)
     for block, layer, source in zip(surgery.find_stack(follower, path), layers, arranged, strict=True):
         block.load_state_dict(old[source] if source < len(old) else layer.block.state_dict())
+
+
+@torch.no_grad()
+def take_out(follower: nn.Module, path: str, places: Sequence[int]) -> None:
+    """Take the blocks at some places out of a copy; the others keep their order."""
+    blocks = list(surgery.find_stack(follower, path))
+    kept = [copy.deepcopy(block.state_dict()) for place, block in enumerate(blocks) if place not in places]
+    for _ in range(len(blocks) - len(kept)):
+        surgery.remove_last_block(follower, path)
+    for block, state in zip(surgery.find_stack(follower, path), kept, strict=True):
+        block.load_state_dict(state)

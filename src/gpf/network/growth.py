@@ -57,15 +57,17 @@ def slowed(early: Sequence[float], late: Sequence[float], cost_ratio: float, mod
     return sign * slope(late) < cost_ratio * sign * slope(early)
 
 
-def is_due(shares: Sequence[float], grown: int, progress: float) -> bool:
-    """Whether, of the shares of the training after which a network grows, more have passed than it has grown for."""
-    return sum(share <= progress for share in shares) > grown
+def count_due(shares: Sequence[float], passed: int, progress: float) -> int:
+    """How many planned growths are due: their share of the training is over, and they are not."""
+    return max(0, sum(share <= progress for share in shares) - passed)
 
 
-def count_new(depth: int, by: int | str, max_depth: int | None) -> int:
-    """How many layers a growth adds."""
-    wanted = depth if by == "double" else int(by)
-    return wanted if max_depth is None else max(0, min(wanted, max_depth - depth))
+def count_new(depth: int, by: int | str, max_depth: int | None, times: int = 1) -> int:
+    """How many layers so many growths add together."""
+    deeper = depth
+    for _ in range(times):
+        deeper += deeper if by == "double" else int(by)
+    return deeper - depth if max_depth is None else max(0, min(deeper, max_depth) - depth)
 
 
 def arrangement(depth: int, count: int, init: Init, place: Place) -> list[int]:

@@ -63,18 +63,26 @@ class Weight:
         """Take note that pruned entries are zero."""
         self.seen = self.values.data_ptr(), self.parameter._version
 
+    def is_revived(self) -> bool:
+        """Whether any of a few pruned entries is not zero; of small weights, and on accelerators, it is assumed."""
+        if not self.parameter.is_cpu or self.parameter.numel() <= _SMALL:
+            return True
+        return self.probe is not None and bool(torch.count_nonzero(self.values.take(self.probe)))
+
     def may_be_written(self) -> bool:
         """Whether pruned entries may have been written since the last masking.
 
         Autograd's counter tells of most writes. Those through `data` are seen in a few pruned entries; small weights
         are always masked, and so are those on accelerators, where waiting for an answer takes longer.
         """
-        if not self.parameter.is_cpu or self.parameter.numel() <= _SMALL:
+        return self.seen != (self.values.data_ptr(), self.parameter._version) or self.is_revived()
+
+    def is_replaced(self, block: nn.Module) -> bool:
+        """Whether the block has another parameter of this name now, or none."""
+        try:
+            return block.get_parameter(self.name) is not self.parameter
+        except AttributeError:
             return True
-        values = self.values
-        if self.seen != (values.data_ptr(), self.parameter._version):
-            return True
-        return self.probe is not None and bool(torch.count_nonzero(values.take(self.probe)))
 
     def kept(self) -> sharding.Kept | None:
         """How many entries are left; None while none is pruned. Under FSDP, all processes must count a new mask."""
@@ -224,9 +232,12 @@ class Layer:
                 weight.mask_values()
 
     def accept_values(self) -> None:
-        """Take note that a step has left pruned entries at zero."""
+        """Take note that a step has left pruned entries at zero; where it has not, set them to zero."""
         for weight in self.masked:
-            weight.accept_values()
+            if weight.is_revived():
+                weight.mask_values()
+            else:
+                weight.accept_values()
 
     def forget_gradients(self) -> None:
         """Begin to gather squared gradients anew."""

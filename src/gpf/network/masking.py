@@ -3,8 +3,8 @@
 Gradients are masked as soon as they are accumulated and again before every step, and values before every forward pass
 in evaluation, all of it unconditionally. In training, values of small weights are masked before every forward pass and
 every step; those of larger ones if they were written since: autograd's counters tell, and a few pruned entries tell of
-writes through `data`. The state of the optimizer is cleared where it is loaded, and after every step of an optimizer
-that moves weights without a gradient.
+writes through `data`, and, after a step, of momentum that somebody has put there. The state of the optimizer is cleared
+where it is loaded, and after every step of an optimizer that moves weights without a gradient.
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ class Masking:
         self.layers = layers
         self.optimizers = optimizers
         self._routes: dict[int, Route] = {}
-        self._handles: list[RemovableHandle] = [model.register_load_state_dict_post_hook(Hook(self.silence))]
+        self._handles: list[RemovableHandle] = [model.register_load_state_dict_post_hook(Hook(self._after_load))]
         if sharding.is_sharded(model):  # values are gathered before a block's own hooks run
             self._handles.append(model.register_forward_pre_hook(Hook(self._mask_values), prepend=True))
         for optimizer in optimizers:
@@ -70,6 +70,13 @@ class Masking:
         for layer in self.layers:
             for weight in layer.masked:
                 surgery.silence(weight, self.optimizers)
+
+    def _after_load(self, *_: Any) -> None:
+        for i, layer in enumerate(self.layers):
+            for weight in layer.weights:
+                if weight.is_replaced(layer.block):
+                    raise ValueError(replaced(i, weight))
+        self.silence()
 
     def _mask_values(self, *_: Any) -> None:
         for layer in self.layers:
@@ -105,3 +112,8 @@ class Masking:
             found = [(layer, [w for w in layer.weights if id(w.parameter) in members]) for layer in self.layers]
             self._routes[id(optimizer)] = [(layer, weights) for layer, weights in found if weights]
         return self._routes[id(optimizer)]
+
+
+def replaced(layer: int, weight: Weight) -> str:
+    """What to say of a weight that is not in the model any more, as after `load_state_dict(assign=True)`."""
+    return f"{weight.name} of layer {layer} was replaced by another tensor; attach gpf again"

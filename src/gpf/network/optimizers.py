@@ -7,7 +7,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
-from torch.utils.weak import WeakIdKeyDictionary
 
 from gpf.network.blocks.gated import without_gate
 
@@ -21,7 +20,9 @@ class Optimizers:
     """
 
     def __init__(self, given: Optimizer | Iterable[Optimizer]) -> None:
-        several = [given] if isinstance(given, Optimizer) or hasattr(given, "param_groups") else list(given)
+        several = [given] if isinstance(given, Optimizer) or hasattr(given, "param_groups") else given
+        if not isinstance(several, Iterable):
+            raise ValueError(f"optimizer must be a torch optimizer or a sequence of them, got {given!r}")
         self.members: tuple[Optimizer, ...] = tuple(_unwrapped(one) for one in several)
         if not self.members:
             raise ValueError("optimizer must be an optimizer or several, got none")
@@ -31,7 +32,7 @@ class Optimizers:
         ids = [id(p) for group in self.groups for p in group["params"]]
         if len(set(ids)) < len(ids):
             raise ValueError("optimizer: each parameter must be in one group of one optimizer, got one that is in two")
-        self._ranks: Any = WeakIdKeyDictionary()
+        self._ranks: dict[int, float] = {}
         for group in self.groups:
             self.rank(group["params"])
 
@@ -64,11 +65,15 @@ class Optimizers:
     def rank(self, parameters: Iterable[Tensor]) -> None:
         """Say in which order parameters of a group stand there, those that have left it for a while included."""
         for place, parameter in enumerate(parameters):
-            self._ranks[parameter] = place
+            self._ranks[id(parameter)] = place
 
     def rank_of(self, parameter: Tensor) -> float:
         """The place of a parameter in the order of its group; a new one comes last."""
-        return float(self._ranks.get(parameter, math.inf))
+        return float(self._ranks.get(id(parameter), math.inf))
+
+    def forget(self, parameter: Tensor) -> None:
+        """A parameter has left for good."""
+        self._ranks.pop(id(parameter), None)
 
     def insert(self, parameter: nn.Parameter, group: int, name: str) -> None:
         """Put a parameter into a group: where it stood before it left, or at the end."""
@@ -80,7 +85,7 @@ class Optimizers:
             members["param_names"].insert(place, name)
         if rank == math.inf:
             known = [of for of in map(self.rank_of, members["params"]) if of < math.inf]
-            self._ranks[parameter] = max(known, default=-1.0) + 1
+            self._ranks[id(parameter)] = max(known, default=-1.0) + 1
 
     def holder(self, parameter: Tensor) -> Optimizer | None:
         """The optimizer that keeps a state of a parameter."""
@@ -123,9 +128,15 @@ def groups_like(
     groups |= {name: group for name, (group, _) in stored.items()}
     groups = {without_gate(last, name): group for name, group in groups.items()}
     known = [group for group in groups.values() if group is not None]
-    fallback = known[0] if known else 0
+    usual = [group for group in range(len(optimizers.groups)) if takes_vectors(optimizers.owner(group))]
+    fallback = min({*known} & {*usual} or usual or known or [0])  # for a gate, which has no namesake
     found = {name: groups.get(without_gate(block, name)) for name, _ in block.named_parameters()}
     return {name: fallback if group is None else group for name, group in found.items()}
+
+
+def takes_vectors(optimizer: Optimizer) -> bool:
+    """Whether an optimizer trains parameters of one dimension, too."""
+    return type(optimizer).__name__ != "Muon"
 
 
 def _unwrapped(optimizer: Any) -> Optimizer:

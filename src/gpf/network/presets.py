@@ -1,17 +1,20 @@
 """Rules that fit a model nobody has looked at."""
 
-from collections.abc import Sequence
-from typing import get_args
+from typing import Any, get_args
 
 from torch import nn
 
-from gpf.network.blocks.arrangeable import alike
+from gpf.network.blocks.arrangeable import why_fixed
 from gpf.network.rules import Preset, Rules
 
 
-def named_rules(name: str, blocks: Sequence[nn.Module] | nn.Sequential | nn.ModuleList) -> Rules:
-    """The rules of a preset for a model with these blocks."""
-    if name not in get_args(Preset):
-        raise ValueError(f"rules must be gpf.Rules or one of {', '.join(get_args(Preset))}, got {name!r}")
-    copies = alike(blocks)
-    return Rules.faster(len(blocks), grow_init="stack" if copies else "identity")
+def chosen_rules(rules: Any, model: nn.Module, stack: str) -> Rules:
+    """The rules that a user has given: none, rules, or the name of a preset for this model."""
+    if rules is None:
+        return Rules()
+    if isinstance(rules, Rules):
+        return rules
+    if rules not in get_args(Preset):
+        raise ValueError(f"rules must be gpf.Rules or one of {', '.join(get_args(Preset))}, got {rules!r}")
+    depth = len(list(model.get_submodule(stack).children()))
+    return Rules.faster(depth, grow_init="identity" if why_fixed(model, stack) else "stack")

@@ -140,6 +140,10 @@ class Rules:
             raise ValueError(
                 f"prune_until must be above prune_from, {self.prune_from}, and at most 1, got {self.prune_until}"
             )
+        if self.start_depth is not None and self.max_depth is not None and self.start_depth > self.max_depth:
+            raise ValueError(f"start_depth must be at most max_depth, {self.max_depth}, got {self.start_depth}")
+        if self.grow_init == "gated" and self.grow_place != "end":
+            raise ValueError(f"grow_place must be 'end' with grow_init='gated', got {self.grow_place!r}")
         if self.grow_init in COPIES and self.grow_place != "end":
             raise ValueError(f"grow_place must be 'end' with grow_init={self.grow_init!r}, got {self.grow_place!r}")
 

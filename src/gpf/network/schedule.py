@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from gpf.network.rules import Rules
+
 
 @dataclass
 class Schedule:
@@ -24,6 +26,13 @@ class Schedule:
         """The share of the training that is done: as given, or by the steps; 0 where nobody can tell."""
         if given is None:
             return 0.0 if self.steps is None else self.step / self.steps
-        if not 0.0 <= given <= 1.0:
-            raise ValueError(f"progress must be from 0 to 1, got {given}")
+        if not isinstance(given, int | float) or not 0.0 <= given <= 1.0:
+            raise ValueError(f"progress must be a number from 0 to 1, got {given!r}")
         return float(given)
+
+
+def check_planned(rules: Rules, steps: int | None) -> None:
+    """Refuse rules that go by the planned steps where nobody knows these, and numbers of steps that cannot be."""
+    Schedule(steps)
+    if rules.planned and steps is None:
+        raise ValueError("steps must be given, because the rules go by them (grow_at, prune_to)")

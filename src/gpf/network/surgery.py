@@ -59,10 +59,14 @@ def remove_last_block(model: nn.Module, path: str) -> None:
 
 def shorten(model: nn.Module, path: str, depth: int, optimizers: Optimizers) -> None:
     """Take the last blocks out of a stack and of its optimizers until so many are left."""
-    while len(stack := find_stack(model, path)) > depth:
-        for parameter in list(stack.children())[-1].parameters():
-            leave(optimizers, parameter)
+    before = list(model.parameters())
+    while len(find_stack(model, path)) > depth:
         remove_last_block(model, path)
+    left = {id(parameter) for parameter in model.parameters()}  # some may be shared with what stays
+    for parameter in before:
+        if id(parameter) not in left:
+            leave(optimizers, parameter)
+            optimizers.forget(parameter)
 
 
 def join(optimizers: Optimizers, parameter: nn.Parameter, group: int, name: str) -> None:
@@ -127,11 +131,12 @@ def silence(weight: Weight, optimizers: Optimizers | None) -> None:
     kept = {"value": weight.values, "gradient": weight.parameter.grad, "previous": weight.previous, **state}
     for name, values in kept.items():
         if isinstance(values, Tensor) and (shard := sharding.local(values)).shape == weight.keep.shape:
+            keep = weight.keep.to(shard.device, shard.dtype)  # the model may have been cast since
             if only_divides(holder, name):
                 one = torch.ones((), dtype=shard.dtype, device=shard.device)
-                torch.lerp(one.expand_as(shard), shard, weight.keep, out=shard)  # exact at weights of 0 and 1
+                torch.lerp(one.expand_as(shard), shard, keep, out=shard)  # exact at weights of 0 and 1
             else:
-                shard.mul_(weight.keep)  # far faster than masked_fill_
+                shard.mul_(keep)  # far faster than masked_fill_
 
 
 def freeze(layer: Layer, optimizers: Optimizers) -> Stored:

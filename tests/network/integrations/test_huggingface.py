@@ -157,6 +157,16 @@ def test_a_model_of_its_final_depth_is_trained_faster_and_resumed(tmp_path, step
     assert_same(snapshot(resumed.net), snapshot(callback.net))
 
 
+def test_gated_blocks_are_resumed_too(tmp_path):
+    rules = gpf.Rules(grow_patience=2, grow_threshold=9.0, max_depth=3, grow_init="gated", freeze_patience=None)
+    whole, callback = trainer_of(tmp_path / "whole", rules=rules)
+    whole.train()
+    assert callback.net.depth == 3
+    again, resumed = trainer_of(tmp_path / "again", rules=rules)
+    resume(again, tmp_path / "whole" / "checkpoint-8")
+    assert_same(snapshot(resumed.net), snapshot(callback.net))
+
+
 def test_rules_that_do_nothing_change_nothing(tmp_path):
     """Against the Trainer alone; weights, moments and learning rates are the same."""
     rules = gpf.Rules.fixed()

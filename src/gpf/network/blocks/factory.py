@@ -183,8 +183,10 @@ def _copy(source: nn.Module, shift: int) -> nn.Module:
         block = _without_stride(block)
     for module in block.modules():
         for name in _PLACES:
-            if type(vars(module).get(name)) is int:
-                setattr(module, name, vars(module)[name] + shift)
+            if type(place := vars(module).get(name)) is int:
+                setattr(module, name, place + shift)
+                if getattr(module, "scale_attn_by_inverse_layer_idx", False):  # GPT-2 divides by its place
+                    module.scaling *= (place + 1) / (place + shift + 1)  # type: ignore[operator, assignment]
         if type(module).__name__ in _FIRST_HAS_BIAS and module.has_relative_attention_bias:
             module.has_relative_attention_bias = False  # type: ignore[assignment]
             del module.relative_attention_bias

@@ -27,7 +27,7 @@ class Gated(nn.Module):
         super().__init__()
         self.block = block
         example = next((p for p in block.parameters() if p.is_floating_point()), None)
-        zero = torch.zeros(())
+        zero = torch.zeros(1)  # FSDP shards no scalars
         self.gate: nn.Parameter = nn.Parameter(zero if example is None else zero.to(example.device, example.dtype))
         self.train(block.training)
 

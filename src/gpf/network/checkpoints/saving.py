@@ -68,7 +68,9 @@ def _save(
     tensors = sharding.gathered(tensors, writes)
     if not writes:
         return
-    manifest["extra"] = {name: value for name, value in extra.items() if not isinstance(value, Tensor)}
+    manifest["extra"] = {
+        name: _checked_extra(name, value) for name, value in extra.items() if not isinstance(value, Tensor)
+    }
     manifest |= {
         "format": FORMAT,
         "version": VERSION,
@@ -100,6 +102,15 @@ def _save(
     for old in folder.glob("tensors-*"):
         if old.name != name:
             old.unlink(missing_ok=True)
+
+
+def _checked_extra(name: str, value: Any) -> Any:
+    """A value that JSON can hold."""
+    try:
+        json.dumps(value)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"extra must hold tensors and plain data, got {name!r} ({error})") from None
+    return value
 
 
 def read(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -112,6 +112,7 @@ def restore(net: Network, tensors: dict[str, Tensor], manifest: dict[str, Any]) 
         for parameter in net.layers[-1].parameters():
             if net.optimizers is not None:
                 surgery.leave(net.optimizers, parameter)
+                net.optimizers.forget(parameter)
         net.layers.pop().unwatch()
         surgery.remove_last_block(net.model, net.stack)
     for name, tensor in unique_tensors(net.model).items():

@@ -11,7 +11,7 @@ from gpf.network import surgery
 from gpf.network.checkpoints.saving import CheckpointError
 from gpf.network.controller import BlockFactory, GrowPruneFreeze, attach
 from gpf.network.integrations.restoring import depth_of, factory_of, hold_frozen, release_frozen, restore_into
-from gpf.network.presets import named_rules
+from gpf.network.presets import chosen_rules
 from gpf.network.prunable import Prunable
 from gpf.network.rules import Preset, Rules
 
@@ -78,7 +78,8 @@ class GrowPruneFreezeCallback(TrainerCallback):
         model = kwargs.get("model")
         if model is not None:
             if isinstance(self.rules, str):
-                self.rules = named_rules(self.rules, surgery.find_stack(model, self.stack))
+                surgery.find_stack(model, self.stack)  # says what is wrong with the path
+                self.rules = chosen_rules(self.rules, model, self.stack)
             self._guard = model.register_load_state_dict_pre_hook(self._check_depth)
 
     def _check_depth(self, model: nn.Module, state: dict[str, Any], *_: Any) -> None:

@@ -20,7 +20,7 @@ from gpf.network.integrations.restoring import (
     factory_of,
     restore_state,
 )
-from gpf.network.presets import named_rules
+from gpf.network.presets import chosen_rules
 from gpf.network.prunable import Prunable
 from gpf.network.rules import Preset, Rules
 
@@ -89,9 +89,9 @@ class GrowPruneFreezeCallback(Callback):
         """Let the module get a checkpoint's depth when Lightning loads weights into it."""
         if trainer.world_size > 1:
             raise ValueError(f"world_size must be 1, got {trainer.world_size}: a wrapped module would not grow")
-        blocks = surgery.find_stack(pl_module, self.stack)  # says what is wrong with the path, before training
+        surgery.find_stack(pl_module, self.stack)  # says what is wrong with the path, before training
         if isinstance(self.rules, str):
-            self.rules = named_rules(self.rules, blocks)
+            self.rules = chosen_rules(self.rules, pl_module, self.stack)
         self._stage = stage
         self._guard = pl_module.register_load_state_dict_pre_hook(self._match_depth)
 

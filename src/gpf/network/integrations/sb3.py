@@ -58,6 +58,10 @@ class GrowPruneFreezeCallback(BaseCallback):
         self, stack: str | None = None, rules: Rules | None = None, every_steps: int = 0, verbose: int = 0
     ) -> None:
         super().__init__(verbose)
+        if rules is not None and not isinstance(rules, Rules):
+            raise ValueError(f"rules must be gpf.Rules, got {rules!r}")
+        if rules is not None and rules.grow_init == "gated":
+            raise ValueError("grow_init must not be 'gated', because stable-baselines3 could not load the policy again")
         self.stack = stack
         self.rules: Rules = rules or Rules(mode="max")
         self.every_steps = every_steps
