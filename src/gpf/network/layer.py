@@ -69,13 +69,9 @@ class Weight:
             return True
         return self.probe is not None and bool(torch.count_nonzero(self.values.take(self.probe)))
 
-    def may_be_written(self) -> bool:
-        """Whether pruned entries may have been written since the last masking.
-
-        Autograd's counter tells of most writes. Those through `data` are seen in a few pruned entries; small weights
-        are always masked, and so are those on accelerators, where waiting for an answer takes longer.
-        """
-        return self.seen != (self.values.data_ptr(), self.parameter._version) or self.is_revived()
+    def is_written(self) -> bool:
+        """Whether values were written since the last masking, as autograd counts: not through `data`."""
+        return self.seen != (self.values.data_ptr(), self.parameter._version)
 
     def is_replaced(self, block: nn.Module) -> bool:
         """Whether the block has another parameter of this name now, or none."""
@@ -225,10 +221,14 @@ class Layer:
         for weight in self.masked:
             weight.mask_values()
 
-    def mask_written_values(self) -> None:
-        """Set pruned entries to zero in the weights that may have been written since the last time."""
+    def mask_written_values(self, look: bool) -> None:
+        """Set pruned entries to zero in the weights that were written since the last time.
+
+        Autograd's counters tell of most writes. With `look`, writes through `data` are found, too: a few pruned entries
+        are looked at, and small weights, and those on accelerators, are masked in any case.
+        """
         for weight in self.masked:
-            if weight.may_be_written():
+            if weight.is_written() or (look and weight.is_revived()):
                 weight.mask_values()
 
     def accept_values(self) -> None:
@@ -280,7 +280,7 @@ class Layer:
         if not self.masked or torch.compiler.is_compiling():  # what is compiled is masked before it is called
             return
         if torch.is_grad_enabled():
-            self.mask_written_values()
+            self.mask_written_values(look=True)
         else:
             self.mask_values()
 

@@ -2,9 +2,9 @@
 
 Gradients are masked as soon as they are accumulated and again before every step, and values before every forward pass
 in evaluation, all of it unconditionally. In training, values of small weights are masked before every forward pass and
-every step; those of larger ones if they were written since: autograd's counters tell, and a few pruned entries tell of
-writes through `data`, and, after a step, of momentum that somebody has put there. The state of the optimizer is cleared
-where it is loaded, and after every step of an optimizer that moves weights without a gradient.
+after every step; those of larger ones if they were written since: autograd's counters tell, and a few pruned entries
+tell of writes through `data`, and, after a step, of momentum that somebody has put there. The state of the optimizer is
+cleared where it is loaded, and after every step of an optimizer that moves weights without a gradient.
 """
 
 from collections.abc import Sequence
@@ -86,7 +86,7 @@ class Masking:
     def _before_step(self, optimizer: Optimizer, *_: Any) -> None:
         """Mask what the optimizer is about to use, and gather squared gradients."""
         for layer, weights in self._route(optimizer):
-            layer.mask_written_values()
+            layer.mask_written_values(look=False)  # after the step they are looked at
             multiply((w.parameter.grad, w.keep) for w in weights)
             gathered = [w for w in weights if w.squares is not None and w.parameter.grad is not None]
             for weight in gathered:
