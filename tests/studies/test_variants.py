@@ -14,6 +14,7 @@ from gpf.reports.tables import Measure
 from gpf.reports.verdicts import corrected
 from gpf.runs.folder import Outcome
 from gpf.studies import page_of, variants
+from gpf.studies.engine import place_of
 from gpf.studies.variants import compare_variants, variants_study, write_summary
 from gpf.tasks import REGISTRY, find_task
 from gpf.tasks.report import weights_claim, write_report
@@ -30,6 +31,9 @@ TINY = {
     "shakespeare": {
         "width": 8, "heads": 2, "context": 8, "layers": 2, "batch": 2, "steps": 6, "rules": BUSY, "round_steps": 2,
         "validation_windows": 2, "test_tokens": 600,
+    },
+    "characters": {
+        "width": 8, "heads": 2, "context": 4, "batch": 1, "steps": 6, "round_steps": 2, "validation_windows": 2,
     },
     "permuted-mnist": {"tasks": 2, "samples": 320},
     "regression": {"tasks": 2, "samples": 320},
@@ -71,7 +75,7 @@ def test_a_page_of_every_task_that_has_variants(name, tmp_path):
         assert all(claim["measured"] in summary.read_text() for claim in numbers["claims"])
     else:
         assert summary is None
-    report = write_report(next((tmp_path / "runs" / name / "GPF").iterdir())).read_text()
+    report = write_report(next((tmp_path / "runs" / name / place_of(task.ours[0])).iterdir())).read_text()
     assert "not finished" not in report
     assert report.count("data:image/png") >= 1
 

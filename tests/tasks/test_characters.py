@@ -8,7 +8,7 @@ import torch
 
 from gpf.runs.folder import Outcome
 from gpf.tasks import characters
-from gpf.tasks.characters import TASK, Config, equal_steps, planned_flops, rate_at, share_to_reach, step_flops
+from gpf.tasks.characters import TASK, Config, planned_flops, rate_at, share_to_reach, step_flops
 
 pytestmark = pytest.mark.usefixtures("one_torch_thread")
 
@@ -30,9 +30,11 @@ def test_a_network_that_grows_takes_what_its_depths_take():
 
 @pytest.mark.parametrize("layers", [1, 4, 8])
 def test_at_equal_compute_a_fixed_network_takes_as_many_operations_to_within_a_step(layers):
-    steps, one = equal_steps(layers), step_flops(Config(), layers)
-    assert abs(steps * one - planned_flops(Config())) <= one / 2
-    assert TASK.variants[characters.fixed(layers, True)] == {"kind": "fixed", "layers": layers, "steps": steps}
+    config = TASK.of(TASK.variants[characters.fixed(layers, True)])
+    assert abs(planned_flops(config) - planned_flops(Config())) <= step_flops(config, layers) / 2
+    assert TASK.length(config) == (config.all_steps, "step")
+    assert config.variant == characters.fixed(layers, True)
+    assert rate_at(config, config.all_steps - 1) == pytest.approx(0.1 * config.learning_rate, rel=1e-3)
 
 
 def test_every_depth_up_to_the_final_one_is_an_opponent_twice():

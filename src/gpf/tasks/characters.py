@@ -42,6 +42,9 @@ class Config(TaskConfig):
     """Context length, characters."""
     steps: int = 2_500
     """Gradient steps."""
+    budget_layers: int | None = None
+    """Of a fixed network: takes as many operations as one that grows to so many layers in that many steps; None for as
+    many steps."""
     batch: int = 16
     """Windows of the text in a gradient step."""
     learning_rate: float = 2e-3
@@ -76,9 +79,19 @@ class Config(TaskConfig):
             raise ValueError(f"heads must be a divisor of the width, {self.width}, got {self.heads}")
 
     @property
+    def all_steps(self) -> int:
+        """Gradient steps of the run."""
+        if self.budget_layers is None or self.kind != "fixed":
+            return self.steps
+        grown = dataclasses.replace(self, kind="faster", layers=self.budget_layers, budget_layers=None)
+        return max(1, round(planned_flops(grown) / step_flops(self, self.layers)))
+
+    @property
     def variant(self) -> str:
         """What a run is called."""
-        return f"fixed, {self.layers} layers" if self.kind == "fixed" else self.kind
+        if self.kind == "fixed":
+            return fixed(self.layers, self.budget_layers is not None)
+        return GROWN if self.kind == "faster" else PAPER
 
 
 @cache
@@ -113,7 +126,7 @@ def planned_flops(config: Config) -> float:
     """Operations of a whole run of a network that is fixed, or grows as planned at the ends of rounds."""
     rules, depth, total = config.network_rules(), config.layers, 0.0
     if rules.start_depth is None or not rules.grow_at:
-        return config.steps * step_flops(config, depth)
+        return config.all_steps * step_flops(config, depth)
     depth, passed = rules.start_depth, 0
     for done in range(0, config.steps, config.round_steps):
         steps = min(config.round_steps, config.steps - done)
@@ -125,10 +138,11 @@ def planned_flops(config: Config) -> float:
 
 def rate_at(config: Config, step: int) -> float:
     """The learning rate of a step: it rises in a straight line, then falls as half a cosine to a tenth."""
-    rising = max(1, config.steps // 20)
+    steps = config.all_steps
+    rising = max(1, steps // 20)
     if step < rising:
         return config.learning_rate * (step + 1) / rising
-    share = (step - rising) / max(1, config.steps - rising)
+    share = (step - rising) / max(1, steps - rising)
     return config.learning_rate * (0.55 + 0.45 * math.cos(math.pi * share))
 
 
@@ -139,6 +153,7 @@ class Training(RoundTraining[Config]):
 
     def __init__(self, run: Run, config: Config, threads: int | None = None) -> None:
         self._text = encoded()[1]
+        self._steps = config.all_steps
         super().__init__(run, config)
 
     def build(self) -> GPT:
@@ -157,12 +172,12 @@ class Training(RoundTraining[Config]):
 
     def planned_steps(self) -> int:
         """All of them are known."""
-        return self.config.steps
+        return self._steps
 
     @property
     def over(self) -> bool:
         """Whether all steps are over."""
-        return bool(self.progress["step"] >= self.config.steps)
+        return bool(self.progress["step"] >= self._steps)
 
     def learn(self) -> Round:
         """Gradient steps on windows from anywhere in the text."""
@@ -170,7 +185,7 @@ class Training(RoundTraining[Config]):
         model: Any = self.net.model
         losses: list[Tensor] = []
         model.train()
-        for _ in range(min(config.round_steps, config.steps - now["step"])):
+        for _ in range(min(config.round_steps, self._steps - now["step"])):
             random = np.random.default_rng((config.seed, now["step"]))
             starts = random.integers(len(self._text.learnt) - config.context, size=config.batch)
             for group in optimizer.param_groups:
@@ -209,17 +224,11 @@ def fixed(layers: int, equal_compute: bool = False) -> str:
     return f"fixed, {layers} layer{'s' if layers > 1 else ''}{', equal compute' if equal_compute else ''}"
 
 
-def equal_steps(layers: int) -> int:
-    """Steps in which a fixed network takes as many operations as the default one that grows."""
-    config = Config()
-    return round(planned_flops(config) / step_flops(config, layers))
-
-
 def _variants() -> dict[str, dict[str, Any]]:
     depths = range(1, Config().layers + 1)
     return {
         **{fixed(n): {"kind": "fixed", "layers": n} for n in depths},
-        **{fixed(n, True): {"kind": "fixed", "layers": n, "steps": equal_steps(n)} for n in depths},
+        **{fixed(n, True): {"kind": "fixed", "layers": n, "budget_layers": depths[-1]} for n in depths},
         GROWN: {"kind": "faster"},
         PAPER: {"kind": "paper"},
     }
@@ -275,7 +284,7 @@ TASK = Task(
     reference=f"{__name__}:TASK",
     make=Config.of,
     training=Training,
-    length=lambda config: (config.steps, "step"),
+    length=lambda config: (config.all_steps, "step"),
     find_data=lambda config: encoded(),
     variant_of=lambda config: config.variant,
     network=make_model,
@@ -296,6 +305,6 @@ TASK = Task(
         "layers": lambda line: float(line["depth"]),
     },
     claims=_claims,
-    unit="flops",
+    unit="step",
     seeds=6,
 )
