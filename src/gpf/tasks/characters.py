@@ -43,8 +43,7 @@ class Config(TaskConfig):
     steps: int = 2_500
     """Gradient steps."""
     budget_layers: int | None = None
-    """Of a fixed network: takes as many operations as one that grows to so many layers in that many steps; None for as
-    many steps."""
+    """Final layers of a growing network whose operations a fixed network may take; None gives it `steps` steps."""
     batch: int = 16
     """Windows of the text in a gradient step."""
     learning_rate: float = 2e-3
