@@ -22,7 +22,8 @@ from documents import insert
 
 from gpf.reports.tables import markdown_table
 
-PINNED = {"MKL_CBWR": "COMPATIBLE", "ATEN_CPU_CAPABILITY": "avx2", "NUMBA_CPU_NAME": "haswell"}
+HASWELL = {"NUMBA_CPU_NAME": "haswell", "NUMBA_CPU_FEATURES": "+avx2,+fma"}
+PINNED = {"MKL_CBWR": "COMPATIBLE", "ATEN_CPU_CAPABILITY": "avx2", **HASWELL}
 PATHS: dict[str, dict[str, str]] = {
     "plain": {},
     "plain, again": {},
@@ -30,8 +31,8 @@ PATHS: dict[str, dict[str, str]] = {
     "torch's kernels: no vector instructions": {"ATEN_CPU_CAPABILITY": "default"},
     "BLAS (MKL): COMPATIBLE": {"MKL_CBWR": "COMPATIBLE"},
     "BLAS (MKL): AVX2": {"MKL_CBWR": "AVX2"},
-    "numba: for Haswell (AVX2, FMA)": {"NUMBA_CPU_NAME": "haswell"},
-    "numba: for any x86-64": {"NUMBA_CPU_NAME": "x86-64"},
+    "numba: for Haswell (AVX2, FMA)": HASWELL,
+    "numba: for any x86-64, without FMA": {"NUMBA_CPU_NAME": "x86-64", "NUMBA_CPU_FEATURES": ""},
     "pinned": PINNED,
     "pinned, two threads": {**PINNED, "THREADS": "2"},
 }
@@ -64,7 +65,8 @@ def train(environment: dict[str, str], steps: int) -> tuple[str, float]:
     options = ["--steps", str(steps), "--seed", "1", "--evaluate", "0", "--no-report", "--threads", threads]
     with tempfile.TemporaryDirectory() as folder:
         run, start = Path(folder, "run"), time.perf_counter()
-        cache = {"NUMBA_CACHE_DIR": str(Path(tempfile.gettempdir(), "gpf-same-bits", *sorted(environment.values())))}
+        parts = sorted(filter(None, environment.values()))
+        cache = {"NUMBA_CACHE_DIR": str(Path(tempfile.gettempdir(), "gpf-same-bits", *parts))}
         subprocess.run(
             [sys.executable, "-m", "gpf", "train", *options, "--run", str(run)],
             env={**os.environ, **environment, **cache}, check=True, capture_output=True,
