@@ -2,8 +2,8 @@
 
     python benchmarks/same_bits.py [--steps 200000] [--write]
 
-Trains the default navigator with one seed again and again, each time in a process in which one library is told to take
-another code path, as it would on a processor with other instructions. A run is the same if all metrics are, bit for
+Trains the default navigator with one seed several times. In each run, one library takes the code path that it would
+take on a processor with other instructions. A run is the same if all metrics are, bit for
 bit. `pinned` tells all three libraries to take paths that every x86-64 processor of the last ten years has. Times are
 of the whole process, relative to the plain one. `--write` puts the table into docs/navigators.md.
 """

@@ -70,7 +70,7 @@ def run(name: str) -> tuple[str, str, str]:
 
 
 def left_after_compaction(name: str) -> str:
-    """The share of parameters left in blocks of which half the units were pruned, in words."""
+    """The share of parameters that `compact()` leaves in half-pruned blocks, as text."""
     torch.manual_seed(0)
     model, stack, loss = ZOO[name]()
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)

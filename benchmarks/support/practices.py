@@ -138,7 +138,7 @@ def other_dtypes() -> gpf.GrowPruneFreeze:
 
 
 def scheduler() -> gpf.GrowPruneFreeze:
-    """A schedule that goes on after a load."""
+    """A learning-rate schedule that is resumed from a checkpoint."""
     with tempfile.TemporaryDirectory() as folder:
         model = build()
         optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)

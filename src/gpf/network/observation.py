@@ -1,4 +1,4 @@
-"""What an epoch has told of a layer: belief in its weights, and whether it held still."""
+"""Updates a layer at the end of an epoch: belief in its weights, and whether it held still."""
 
 import functools
 

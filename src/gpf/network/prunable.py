@@ -1,4 +1,4 @@
-"""Which parameters of a block are weights: those of which a zero means that a connection is absent."""
+"""Which parameters of a block can be pruned: those in which zero means that a connection is absent."""
 
 import re
 from collections.abc import Callable, Iterator

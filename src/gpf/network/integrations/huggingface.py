@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 from torch import nn
-from torch.optim import Optimizer
 
 from gpf.network import surgery
 from gpf.network.checkpoints.saving import CheckpointError
 from gpf.network.controller import BlockFactory, GrowPruneFreeze, attach
 from gpf.network.integrations.restoring import depth_of, factory_of, hold_frozen, release_frozen, restore_into
+from gpf.network.optimizers import Optimizers
 from gpf.network.presets import chosen_rules
 from gpf.network.prunable import Prunable
 from gpf.network.rules import Preset, Rules
@@ -98,7 +98,7 @@ class GrowPruneFreezeCallback(TrainerCallback):
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         """Attach, and restore the network of the checkpoint from which training resumes."""
-        model, optimizer = kwargs["model"], _torch_optimizer(kwargs["optimizer"])
+        model, optimizer = kwargs["model"], Optimizers(kwargs["optimizer"]).members[0]
         if self._guard is not None:
             self._guard.remove()
         resumed, self._resumed = self._resumed, None
@@ -162,7 +162,6 @@ class GrowPruneFreezeCallback(TrainerCallback):
     def _end_epoch(self, metric: float, state: TrainerState) -> None:
         for event in self.net.end_epoch(metric):
             logger.info("%s", event)
-        _share_checkpointing(self.net)
         shape = self.net.shape()
         state.log_history[-1] |= {"depth": shape.depth, "density": shape.density, "frozen": len(shape.frozen)}
 
@@ -196,23 +195,6 @@ def resume(trainer: Trainer, checkpoint: str | Path | None = None) -> Any:
         raise CheckpointError(f"there is no checkpoint in {trainer.args.output_dir}")
     callbacks[0].prepare(trainer.model, Path(folder))
     return trainer.train(resume_from_checkpoint=str(folder))
-
-
-def _torch_optimizer(optimizer: Any) -> Optimizer:
-    """The optimizer inside accelerate's wrappers."""
-    while hasattr(optimizer, "optimizer"):
-        optimizer = optimizer.optimizer
-    return optimizer
-
-
-def _share_checkpointing(net: GrowPruneFreeze) -> None:
-    """Let new blocks trade memory for time as the first one does (`gradient_checkpointing`)."""
-    first, *others = (layer.block for layer in net.layers)
-    names = ("gradient_checkpointing", "_gradient_checkpointing_func")
-    settings = {name: vars(first)[name] for name in names if name in vars(first)}
-    for block in others:
-        for name, value in settings.items():
-            setattr(block, name, value)
 
 
 def _check_arguments(args: TrainingArguments, metric: str) -> None:
