@@ -62,6 +62,10 @@ class PlumeTraining(Training[Config]):
         """The learner's own."""
         return self.config.learner.make_optimizer(cast(MLP, model))
 
+    def planned_steps(self) -> int:
+        """Epochs, of which the share that is over is told at the end of each."""
+        return self.config.epochs
+
     def begin(self, extra: dict[str, Any] | None) -> None:
         """Make the learner, and let it go on from its state."""
         self.learner: Learner = make_learner(self.config, self.world, self.net, self.threads)
@@ -91,7 +95,9 @@ class PlumeTraining(Training[Config]):
             now["recent"] = self._recent(episodes)
             returns += episodes.returns.tolist()
             metric = self._metric()
-            happened = [] if metric is None else self.net.end_epoch(metric)
+            if metric is None and self.net.rules.planned:
+                metric = 0.0  # a plan goes by the steps, and does not wait for the first episodes to end
+            happened = [] if metric is None else self.net.end_epoch(metric, now["epoch"] / config.epochs)
             happened += self._planned()
             if happened:
                 self.learner.rebind(self.net)
