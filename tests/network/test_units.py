@@ -183,8 +183,12 @@ def test_units_that_nobody_is_known_to_hear_are_not_listed():
     assert (group.layer, group.count, list(group.members)) == (0, 8, ["weight"])
 
 
-def test_a_single_unit_is_not_listed():
-    assert unit_groups(gpf.MLP(4, 1, 2, depth=2), "layers") == []
+def test_the_last_unit_of_a_layer_is_counted_and_never_pruned():
+    model = gpf.MLP(4, 1, 2, depth=2)
+    assert [group.count for group in unit_groups(model, "layers")] == [1, 1]
+    net = gpf.attach(model, torch.optim.Adam(model.parameters()), rules=gpf.Rules(granularity="unit"))
+    assert net.prune(keep=0.0).reason.startswith("0 of 1 units")
+    assert net.density == 1.0
 
 
 @st.composite

@@ -6,7 +6,7 @@ from gpf.network.blocks.zeroing import zero_outputs
 from gpf.network.checkpoints.loading import load
 from gpf.network.checkpoints.saving import CheckpointError
 from gpf.network.controller import GrowPruneFreeze, attach
-from gpf.network.events import Event, Frozen, Grown, Pruned, Shape, Thawed, Undone
+from gpf.network.events import Event, Frozen, Grown, Pruned, Removed, Shape, Thawed, Undone
 from gpf.network.mlp import MLP
 from gpf.network.rules import Rules, batch_size
 from gpf.network.wrappers import renew
@@ -20,6 +20,7 @@ __all__ = [
     "GrowPruneFreeze",
     "Grown",
     "Pruned",
+    "Removed",
     "Rules",
     "Shape",
     "Thawed",

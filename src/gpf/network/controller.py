@@ -18,10 +18,10 @@ from gpf.network.blocks.factory import default_block, new_blocks
 from gpf.network.checkpoints.saving import save
 from gpf.network.checkpoints.state import capture, rearranged, restore, unique_tensors
 from gpf.network.compaction.compact import compact
-from gpf.network.compaction.links import is_chain
+from gpf.network.compaction.links import check_follows, is_chain
 from gpf.network.compaction.units import unit_groups
 from gpf.network.drawing import drawing
-from gpf.network.events import METRIC, Event, Frozen, Grown, Pruned, Shape, Thawed, Undone, newest_layers
+from gpf.network.events import METRIC, Event, Frozen, Grown, Pruned, Removed, Shape, Thawed, Undone, newest_layers
 from gpf.network.followers import arrange, bring_in_line, check_follower, take_out
 from gpf.network.growth import Plateau
 from gpf.network.hooks import Hook
@@ -32,6 +32,7 @@ from gpf.network.observation import observe
 from gpf.network.optimizers import Optimizers, groups_like
 from gpf.network.presets import chosen_rules
 from gpf.network.prunable import Prunable, named_weights
+from gpf.network.removal import can_remove_units, remove_units
 from gpf.network.rules import Preset, Rules, batch_size
 from gpf.network.schedule import Schedule, check_planned
 from gpf.network.selection import candidates, select
@@ -244,14 +245,14 @@ class GrowPruneFreeze:
                 self.before_growth = None
         events: list[Event] = []
         if any(left <= 0 for left in due):  # before a growth, so that the newest layers are spared
-            events.append(self._prune(f"{rules.prune_patience} epochs after a growth"))
+            events += self._prune(f"{rules.prune_patience} epochs after a growth")
         events += self._planned_pruning(progress)
         if new is not None and reason is not None:
             events.append(self._grow(new, reason))
             self.schedule.passed += planned
             if 0 in self.prunes_due:
                 self.prunes_due.remove(0)
-                events.append(self._prune("in the epoch of a growth"))
+                events += self._prune("in the epoch of a growth")
         for i, why in self._still_layers():
             events.append(self._freeze(i, why))
         if progress >= 1.0:
@@ -313,7 +314,7 @@ class GrowPruneFreeze:
         self._check_changeable()
         if keep is not None and not (isinstance(keep, int | float) and 0.0 <= keep <= 1.0):
             raise ValueError(f"keep must be a number from 0 to 1, got {keep!r}")
-        return self._prune(reason, keep)
+        return self._prune(reason, keep)[0]
 
     def freeze(self, layer: int, reason: str = "asked for") -> Event:
         """Freeze a layer now."""
@@ -369,6 +370,16 @@ class GrowPruneFreeze:
         A new block joins the copy with the weights that it has in the model; pruned weights are zero there, too.
         """
         self.followers.append(check_follower(self.model, copy))
+
+    def remove_units(self, reason: str = "asked for") -> Event:
+        """Remove from the model, in place, every unit that pruning has cut off, so that it costs no time any more.
+
+        What the model computes in evaluation stays the same. Parameters are replaced by smaller ones, in the optimizer
+        too; wrappers have to be renewed. A growth from before cannot be undone any more.
+        """
+        self._check_changeable()
+        self._check_removable()
+        return self._remove_units(reason)
 
     def compact(self) -> nn.Module:
         """A smaller dense model that computes the same, without the units that pruning has cut off."""
@@ -483,7 +494,12 @@ class GrowPruneFreeze:
         count = max(1, self._count_new(times))
         arranged = self._arrangement(count)
         after = arranged.index(self.depth) if self.depth in arranged else None
-        return new_blocks(self.model, self.stack, self.make_block, self.rules.grow_init, self.distributed, count, after)
+        check_arrangeable(self.model, self.stack, self.rules)  # removed units may have made blocks differ
+        init = self.rules.grow_init
+        blocks = new_blocks(self.model, self.stack, self.make_block, init, self.distributed, count, after)
+        if any(layer.removed_units for layer in self.layers):
+            check_follows(self.model, self.stack, blocks[0])
+        return blocks
 
     def _grow(self, blocks: list[nn.Module], reason: str) -> Event:
         before, optimizers, depth = self._announced(), self._trained_by(), self.depth
@@ -522,16 +538,19 @@ class GrowPruneFreeze:
         if keep >= self.schedule.kept:
             return []
         self.schedule.kept = keep
-        return [self._prune(f"planned, at {progress:.1%} of the training", keep, spare_newest=False)]
+        return self._prune(f"planned, at {progress:.1%} of the training", keep, spare_newest=False)
 
     @torch.no_grad()
-    def _prune(self, why: str, keep: float | None = None, spare_newest: bool = True) -> Event:
+    def _prune(self, why: str, keep: float | None = None, spare_newest: bool = True) -> list[Event]:
+        """Prune and, if the rules say so, remove the units that this has cut off."""
         before, rules = self._announced(), self.rules
         if rules.granularity == "unit" and self.sharded:
             raise ValueError("granularity must be 'weight' for a sharded model, got 'unit'")
         units = unit_groups(self.model, self.stack) if rules.granularity == "unit" else []
         spared = newest_layers(self.events, self.depth) if spare_newest else ()
-        selection = select(candidates(self.layers, rules, self._trained_by(), spared), units, rules, keep)
+        by_unit = rules.granularity == "unit"
+        removed = [layer.removed_units if by_unit else layer.removed_weights for layer in self.layers]
+        selection = select(candidates(self.layers, rules, self._trained_by(), spared), units, rules, keep, removed)
         counts = [0] * self.depth
         for place, weight, mask in selection.masks:
             counts[place] += surgery.prune(self.layers[place], weight, mask, self._trained_by())
@@ -542,7 +561,25 @@ class GrowPruneFreeze:
         else:
             which = f"with the lowest {cost}, to keep {keep:.1%}"
         reason = f"{selection.chosen:,} of {selection.total:,} {selection.what} {which}, {why}"
-        return self._log(Pruned, touched, reason, before)
+        events = [self._log(Pruned, touched, reason, before)]
+        if rules.remove_units and can_remove_units(self.model, self.stack, self.layers):
+            events.append(self._remove_units(why))
+        return events
+
+    def _check_removable(self) -> None:
+        if self.sharded:
+            raise ValueError(
+                "units cannot be removed from a sharded model; save() it, and gpf.load() it in one process"
+            )
+
+    def _remove_units(self, why: str) -> Event:
+        before = self._announced()
+        self.masking.silence()  # what was written from outside is not kept
+        counts = remove_units(self.model, self.stack, self.layers, self._trained_by(), self.stored, self.followers)
+        if any(counts):
+            self.before_growth = None  # it has other sizes
+        touched = tuple(i for i, count in enumerate(counts) if count)
+        return self._log(Removed, touched, f"{sum(counts):,} units that pruning has cut off, {why}", before)
 
     def _observe(self) -> None:
         """Bring beliefs and stillness up to date with the epoch that has ended."""

@@ -88,6 +88,14 @@ class Pruned(Event):
 
 
 @dataclass(frozen=True)
+class Removed(Event):
+    """Units that pruning has cut off were removed from the model."""
+
+    kind: ClassVar[str] = "removed"
+    structural: ClassVar[bool] = True
+
+
+@dataclass(frozen=True)
 class Frozen(Event):
     """A layer stopped learning."""
 
@@ -111,7 +119,7 @@ class Undone(Event):
     structural: ClassVar[bool] = True
 
 
-KINDS = {kind.kind: kind for kind in (Grown, Pruned, Frozen, Thawed, Undone)}
+KINDS = {kind.kind: kind for kind in (Grown, Pruned, Removed, Frozen, Thawed, Undone)}
 
 
 def newest_layers(events: Sequence[Event], depth: int) -> tuple[int, ...]:

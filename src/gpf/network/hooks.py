@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 
 class Hook:
@@ -21,6 +21,18 @@ class Hook:
 
     def __reduce__(self) -> tuple[type, tuple[()]]:
         return Hook, ()
+
+
+def carry_hooks(old: Tensor, new: Tensor) -> None:
+    """Put the hooks that a user has put on a parameter on the one that takes its place."""
+    learns = new.requires_grad
+    new.requires_grad_(True)  # a frozen one takes no hook, and may thaw
+    for hook in (old._backward_hooks or {}).values():
+        new.register_hook(hook)
+    for after in (old._post_accumulate_grad_hooks or {}).values():
+        if not isinstance(after, Hook):
+            new.register_post_accumulate_grad_hook(after)
+    new.requires_grad_(learns)
 
 
 def remove_hooks(model: nn.Module) -> None:

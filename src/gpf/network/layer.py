@@ -9,6 +9,7 @@ from torch.utils.hooks import RemovableHandle
 
 from gpf.network import sharding
 from gpf.network.blocks.architectures import is_nonnegative
+from gpf.network.compaction.cuts import Cut
 from gpf.network.hooks import Hook
 from gpf.network.prunable import Prunable, named_weights
 
@@ -88,6 +89,18 @@ class Weight:
             self.counted = self.pruned, sharding.kept(self.pruned, self.parameter)
         return self.counted[1]
 
+    def follow(self, cut: Cut, pruned: Tensor | None) -> None:
+        """Take over what a removal of units has left of the parameter and its mask; then call `Layer.update_mask`."""
+        if self.mask_handle is not None:
+            self.mask_handle.remove()
+            self.mask_handle = None
+        assert isinstance(cut.new, nn.Parameter)
+        self.parameter, self.seen = cut.new, None
+        self.belief = cut.of(self.belief)
+        self.pruned = pruned if pruned is not None and bool(pruned.any()) else None
+        self.previous = None if self.previous is None else cut.of(self.previous)
+        self.squares = None if self.squares is None else cut.of(self.squares)
+
     def cut_off(self) -> tuple[Tensor, Tensor]:
         """Which units have no incoming weight left, and which inputs no outgoing one."""
         rows, columns = self.parameter.shape[:2]
@@ -129,6 +142,8 @@ class Layer:
         self.frozen = False
         self.still = 0  # epochs in a row in which it held still
         self.gradients: int = 0  # number of gradients in `squares`
+        self.removed_units: int = 0  # units that were removed for good, and weights with them
+        self.removed_weights: int = 0
         self._nonnegative = is_nonnegative(block)
         self.activation: Tensor | None = None  # sum of mean absolute outputs, by unit
         self.activation_count: Tensor | None = None  # number of outputs in it; a tensor, for torch.compile

@@ -20,12 +20,12 @@ class MLP(nn.Module):
         super().__init__()
         self.width = width
         self.layers: nn.ModuleList = nn.ModuleList([hidden_layer(inputs, width, layer_norm)])
-        self.layers.extend(self.make_block(i) for i in range(1, depth))
+        self.layers.extend(hidden_layer(width, width) for _ in range(1, depth))
         self.head: nn.Linear = nn.Linear(width, outputs)
 
     def make_block(self, depth: int) -> nn.Module:
-        """A further hidden layer, the `depth`-th counted from 0."""
-        return hidden_layer(self.width, self.width)
+        """A further hidden layer, the `depth`-th counted from 0, as wide as what the head takes now."""
+        return hidden_layer(self.head.in_features, self.head.in_features)
 
     def forward(self, x: Tensor) -> Tensor:  # (..., inputs) -> (..., outputs)
         """The outputs."""

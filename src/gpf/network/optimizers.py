@@ -87,6 +87,16 @@ class Optimizers:
             known = [of for of in map(self.rank_of, members["params"]) if of < math.inf]
             self._ranks[id(parameter)] = max(known, default=-1.0) + 1
 
+    def replace(self, old: nn.Parameter, new: nn.Parameter) -> None:
+        """Let a parameter stand where another stood, in its group and in the order of the group, with its state."""
+        for group in self.groups:
+            group["params"] = [new if parameter is old else parameter for parameter in group["params"]]
+        for one in self.members:
+            if old in one.state:
+                one.state[new] = one.state.pop(old)
+        if id(old) in self._ranks:
+            self._ranks[id(new)] = self._ranks.pop(id(old))
+
     def holder(self, parameter: Tensor) -> Optimizer | None:
         """The optimizer that keeps a state of a parameter."""
         return next((one for one in self.members if parameter in one.state), None)

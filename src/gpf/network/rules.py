@@ -83,6 +83,8 @@ class Rules:
     granularity: Granularity = "weight"
     """What is pruned: single weights, or whole units (hidden units, channels, attention heads) by the means of belief
     and saliency over their weights. `compact` can remove every pruned unit."""
+    remove_units: bool = False
+    """Whether pruned units are removed from the model at once, so that they cost no time; for `granularity="unit"`."""
     belief_threshold: float = 0.3
     """Belief below which a weight may be pruned (omega_p). Default 0.3."""
     saliency: Saliency = "magnitude"
@@ -124,7 +126,7 @@ class Rules:
                 accepted = get_args(choices[spec.name])
                 if value not in accepted:
                     raise ValueError(f"{spec.name} must be one of {', '.join(accepted)}, got {value!r}")
-            elif spec.name == "grow_undoable":
+            elif spec.name in ("grow_undoable", "remove_units"):
                 if not isinstance(value, bool):
                     raise ValueError(f"{spec.name} must be True or False, got {value!r}")
             elif value is not None or "None" not in str(spec.type):
@@ -140,6 +142,8 @@ class Rules:
             raise ValueError(
                 f"prune_until must be above prune_from, {self.prune_from}, and at most 1, got {self.prune_until}"
             )
+        if self.remove_units and self.granularity != "unit":
+            raise ValueError(f"granularity must be 'unit' with remove_units=True, got {self.granularity!r}")
         if self.start_depth is not None and self.max_depth is not None and self.start_depth > self.max_depth:
             raise ValueError(f"start_depth must be at most max_depth, {self.max_depth}, got {self.start_depth}")
         if self.grow_init == "gated" and self.grow_place != "end":

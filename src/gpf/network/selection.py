@@ -68,7 +68,13 @@ def mean_square_gradient(layer: Layer, weight: Weight, optimizers: Optimizers) -
     return None if moment is None else sharding.local(moment)
 
 
-def select(candidates: Sequence[Candidate], units: Sequence[Units], rules: Rules, keep: float | None) -> Selection:
+def select(
+    candidates: Sequence[Candidate],
+    units: Sequence[Units],
+    rules: Rules,
+    keep: float | None,
+    removed: Sequence[int] | None = None,
+) -> Selection:
     """What the rules allow to be pruned or, with `keep`, what is to go so that this share is left.
 
     Args:
@@ -76,15 +82,17 @@ def select(candidates: Sequence[Candidate], units: Sequence[Units], rules: Rules
         units: Where whole units can go; looked at if the rules' granularity is the unit.
         rules: The rules.
         keep: The share of the weights, or of the units, that is to be left.
+        removed: How many weights, or units, each layer has lost for good; they count as gone.
     """
+    lost = 0 if removed is None else sum(removed[layer] for layer in {one.layer for one in candidates})
     if rules.granularity == "unit":
-        return _select_units(candidates, units, rules, keep)
+        return _select_units(candidates, units, rules, keep, lost)
     gone = [one.weight.pruned for one in candidates]
     parameters = [one.weight.parameter for one in candidates]
     if keep is None:
         masks = [_below(one.weight.belief, one.cost(), rules) for one in candidates]
     else:
-        masks = _all_but(keep, [one.ordered() for one in candidates], gone, parameters)
+        masks = _all_but(keep, [one.ordered() for one in candidates], gone, parameters, lost)
     total = sum(parameter.numel() for parameter in parameters)
     chosen = 0
     for mask, before, parameter in zip(masks, gone, parameters, strict=True):
@@ -94,7 +102,7 @@ def select(candidates: Sequence[Candidate], units: Sequence[Units], rules: Rules
 
 
 def _select_units(
-    candidates: Sequence[Candidate], units: Sequence[Units], rules: Rules, keep: float | None
+    candidates: Sequence[Candidate], units: Sequence[Units], rules: Rules, keep: float | None, lost: int
 ) -> Selection:
     by_name = {(one.layer, one.weight.name): one for one in candidates}
     groups = [group for group in units if all((group.layer, name) in by_name for name in group.members)]
@@ -108,7 +116,7 @@ def _select_units(
     if keep is None:
         dead = [_below(belief, cost, rules) for belief, cost in zip(beliefs, costs, strict=True)]
     else:
-        dead = _all_but(keep, costs, gone, costs)
+        dead = _all_but(keep, costs, gone, costs, lost)
     for units_gone, cost in zip(dead, costs, strict=True):
         if units_gone.all():
             units_gone[cost.argmax()] = False  # without any unit nothing would pass
@@ -129,11 +137,14 @@ def _below(belief: Tensor, cost: Tensor, rules: Rules) -> Tensor:
 
 
 def _all_but(
-    keep: float, costs: Sequence[Tensor], gone: Sequence[Tensor | None], wholes: Sequence[Tensor]
+    keep: float, costs: Sequence[Tensor], gone: Sequence[Tensor | None], wholes: Sequence[Tensor], lost: int
 ) -> list[Tensor]:
-    """Masks of what goes so that this share is left; `wholes` are the tensors of which costs may be shards."""
+    """Masks of what goes so that this share is left, of which so many were removed earlier.
+
+    `wholes` are the tensors of which costs may be shards.
+    """
     total = sum(whole.numel() for whole in wholes)
-    return sharding.cheapest_of_all(costs, gone, wholes, total - round(keep * total))
+    return sharding.cheapest_of_all(costs, gone, wholes, max(0, total - round(keep * (total + lost))))
 
 
 def _count_new(mask: Tensor, before: Tensor | None) -> int:

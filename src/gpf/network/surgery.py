@@ -12,6 +12,8 @@ from torch.optim import Optimizer
 
 from gpf.network import sharding
 from gpf.network.blocks.depth import record_depth
+from gpf.network.compaction.cuts import Cut, Cuts
+from gpf.network.hooks import carry_hooks
 from gpf.network.layer import Layer, Weight
 from gpf.network.moments import only_divides
 from gpf.network.optimizers import Optimizers
@@ -137,6 +139,44 @@ def silence(weight: Weight, optimizers: Optimizers | None) -> None:
                 torch.lerp(one.expand_as(shard), shard, keep, out=shard)  # exact at weights of 0 and 1
             else:
                 shard.mul_(keep)  # far faster than masked_fill_
+
+
+def replace_cut(optimizers: Optimizers, cut: Cut, stored: dict[str, Any] | None = None) -> None:
+    """Let what is left of a parameter stand where it stood, with what is left of its gradient and optimizer state.
+
+    Args:
+        optimizers: The optimizers.
+        cut: The old parameter and the new one.
+        stored: The parameter's state, if its layer is frozen.
+    """
+    old, new = cut.old, cut.new
+    assert isinstance(old, nn.Parameter) and isinstance(new, nn.Parameter)  # noqa: PT018 - only these are trained
+    optimizers.replace(old, new)
+    holder = optimizers.holder(new)
+    for state in ({} if holder is None else holder.state[new], stored or {}):
+        for name, values in state.items():
+            if isinstance(values, Tensor) and values.dim() and cut.fits(values):
+                state[name] = cut.of(values)
+    if old.grad is not None:
+        new.grad = cut.of(old.grad)
+    vars(new).update(vars(old))
+    carry_hooks(old, new)
+
+
+def follow_cuts(layer: Layer, cuts: Cuts) -> None:
+    """Let all that is kept of a layer's weights follow the cuts."""
+    for weight in layer.weights:
+        owner, _, name = weight.name.rpartition(".")
+        place = id(layer.block.get_submodule(owner)), name
+        if place not in cuts.made:
+            continue
+        cut = cuts.made[place]
+        if weight is layer.weights[-1] and layer.activation is not None:
+            column = layer.activation.view(-1, *[1] * (cut.old.dim() - 1))  # (units, 1, ...)
+            layer.activation = cut.of(weight.by_unit(column)).flatten()
+        layer.removed_weights += cut.old.numel() - cut.new.numel()
+        weight.follow(cut, cuts.pruned.get(place))
+        layer.update_mask(weight)
 
 
 def freeze(layer: Layer, optimizers: Optimizers) -> Stored:

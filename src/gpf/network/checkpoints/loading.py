@@ -10,11 +10,12 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from gpf.network import surgery
+from gpf.network import sharding, surgery
 from gpf.network.blocks.factory import default_block, extend, gated_places
 from gpf.network.checkpoints import random_state, schedulers
 from gpf.network.checkpoints.saving import EXTRA, UNDO, CheckpointError, read
 from gpf.network.checkpoints.state import restore, unique_tensors
+from gpf.network.compaction.shrinking import fit
 from gpf.network.controller import BlockFactory, GrowPruneFreeze
 from gpf.network.events import Event
 from gpf.network.prunable import Prunable, named_weights
@@ -60,7 +61,7 @@ def load(
         after = _random_state(manifest["random"])
         rules = _rules(manifest["rules"])
         model = build()
-        make_block = _extend(model, block or getattr(model, "make_block", None), tensors, manifest)
+        make_block = _resize(model, block or getattr(model, "make_block", None), tensors, manifest)
         _check_fit(model, tensors, manifest, prunable)
         made = None if manifest["optimizer"] is None else _make_optimizers(model, manifest["optimizer"], optimizer)
         net = _assemble(model, made, make_block, rules, tensors, manifest, distributed, prunable)
@@ -90,10 +91,10 @@ def _rules(values: dict[str, Any]) -> Rules:
         raise CheckpointError(f"rules: {error}") from None
 
 
-def _extend(
+def _resize(
     model: nn.Module, make_block: BlockFactory | None, tensors: dict[str, Tensor], manifest: dict[str, Any]
 ) -> BlockFactory:
-    """Bring the stack of a new model to a checkpoint's depth; returns what made the blocks."""
+    """Bring the stack of a new model to a checkpoint's depth and sizes; returns what made the blocks."""
     path, depth = manifest["stack"], len(manifest["layers"])
     try:
         stack = surgery.find_stack(model, path)
@@ -106,6 +107,9 @@ def _extend(
         raise CheckpointError(f"build() must make at most {depth} layers, as many as were saved, got {len(stack)}")
     make_block = make_block or default_block(model, path)
     extend(model, path, depth, make_block, gated_places((name.removeprefix("model/") for name in tensors), path))
+    if any(layer["removed_units"] for layer in manifest["layers"]) and not sharding.is_sharded(model):
+        shapes = {name.removeprefix("model/"): t.shape for name, t in tensors.items() if name.startswith("model/")}
+        fit(model, path, shapes)
     return make_block
 
 

@@ -147,7 +147,16 @@ _STATE = {
     "prunes_due": _list_of(_COUNT),
     "layers": _all(
         _value("a list of at least one", lambda v: isinstance(v, list) and len(v) > 0),
-        _each(_fields(frozen=_TRUTH, still=_COUNT, gradients=_COUNT, activations=_COUNT)),
+        _each(
+            _fields(
+                frozen=_TRUTH,
+                still=_COUNT,
+                gradients=_COUNT,
+                activations=_COUNT,
+                removed_units=_COUNT,
+                removed_weights=_COUNT,
+            )
+        ),
     ),
 }
 _UNDO = _fields(**_STATE, optimizer=_fields(**_MEMBERS))

@@ -63,6 +63,8 @@ def capture(net: Network) -> tuple[dict[str, Tensor], dict[str, Any]]:
                 "still": layer.still,
                 "gradients": layer.gradients,
                 "activations": layer.activations,
+                "removed_units": layer.removed_units,
+                "removed_weights": layer.removed_weights,
             }
         )
     manifest: dict[str, Any] = {
@@ -106,6 +108,7 @@ def _capture_optimizers(net: Network, optimizers: Optimizers, tensors: dict[str,
 @torch.no_grad()
 def restore(net: Network, tensors: dict[str, Tensor], manifest: dict[str, Any]) -> None:
     """Go back to a captured state; blocks that it does not have are taken out of the stack, those that it has made."""
+    _check_sizes(net.model, tensors)
     while len(net.layers) < len(manifest["layers"]):
         net.extend()
     while len(net.layers) > len(manifest["layers"]):
@@ -121,6 +124,7 @@ def restore(net: Network, tensors: dict[str, Tensor], manifest: dict[str, Any]) 
     for i, (layer, values) in enumerate(zip(net.layers, manifest["layers"], strict=True)):
         layer.frozen, layer.still = values["frozen"], values["still"]
         layer.gradients = values["gradients"]
+        layer.removed_units, layer.removed_weights = values["removed_units"], values["removed_weights"]
         layer.forget_activations()
         gathered = tensors.get(f"layer/{i}/activation")
         if gathered is not None and layer.activation is not None and layer.activation_count is not None:
@@ -219,7 +223,9 @@ def rearranged(
             moved[f"layer/{first[int(source)]}/{what}"] = tensor.detach().clone()
         if what.startswith(("belief/", "squares/")):
             moved |= {f"layer/{place}/{what}": torch.zeros_like(tensor) for place, of in copies if of == int(source)}
-    new_layer = {"frozen": False, "still": 0, "gradients": 0, "activations": 0}
+    new_layer = {
+        "frozen": False, "still": 0, "gradients": 0, "activations": 0, "removed_units": 0, "removed_weights": 0,
+    }  # fmt: skip
     layers = [
         manifest["layers"][source] if first[source] == place else new_layer for place, source in enumerate(arranged)
     ]
@@ -238,6 +244,14 @@ def rearranged(
             "scalars": {new: dict(of) for name, of in optimizer["scalars"].items() for new in renamed(name)},
         },
     }
+
+
+def _check_sizes(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """Refuse a state from before units were removed."""
+    for name, tensor in unique_tensors(model).items():
+        saved = tensors.get(f"model/{name}")
+        if saved is not None and saved.shape != tensor.shape:
+            raise ValueError(f"units were removed since this state was captured: {name} has another shape now")
 
 
 def unique_tensors(model: nn.Module) -> dict[str, Tensor]:

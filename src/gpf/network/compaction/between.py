@@ -5,6 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from gpf.network.compaction.cuts import Cuts
 from gpf.network.compaction.maps import CONVOLUTIONS
 
 _ELEMENTWISE = {
@@ -76,14 +77,12 @@ def on_constants(function: Callable[[Tensor], Tensor], constants: Tensor) -> Ten
     return function(constants.clone())  # it may work in place
 
 
-def remove_from(function: object, dead: Tensor) -> None:
+def remove_from(function: object, dead: Tensor, cuts: Cuts) -> None:
     """Take units out of the statistics of a normalisation; other functions have none."""
     if not isinstance(function, _NORMS):
         return
-    for name in ("weight", "bias"):
-        old = getattr(function, name)
-        if old is not None:
-            setattr(function, name, nn.Parameter(old.detach()[~dead], old.requires_grad))
-    for name in ("running_mean", "running_var"):
-        setattr(function, name, getattr(function, name)[~dead])
-    function.num_features = int((~dead).sum())
+    kept = (~dead).nonzero().flatten()
+    for name in ("weight", "bias", "running_mean", "running_var"):
+        if getattr(function, name) is not None:
+            cuts.take(function, name, 0, kept)
+    function.num_features = len(kept)

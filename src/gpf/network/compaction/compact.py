@@ -9,7 +9,8 @@ import copy
 import torch
 from torch import nn
 
-from gpf.network.compaction.links import find_links
+from gpf.network.compaction.cuts import Cuts
+from gpf.network.compaction.shrinking import shrink
 from gpf.network.hooks import remove_hooks
 
 
@@ -25,6 +26,5 @@ def compact(model: nn.Module, stack: str) -> nn.Module:
     model = copy.deepcopy(model)
     remove_hooks(model)
     with torch.no_grad():
-        while sum(link.shrink() for link in find_links(model, stack)):
-            pass
+        shrink(model, stack, Cuts())
     return model

@@ -2,15 +2,34 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from gpf.network.compaction import maps
 from gpf.network.compaction.between import on_constants, remove_from
+from gpf.network.compaction.cuts import Cuts
 from gpf.network.compaction.maps import Part, evenly
 
 Function = Callable[[Tensor], Tensor]
+Sizes = Callable[[nn.Module], int]
+
+
+@dataclass(frozen=True)
+class Going:
+    """Which units of a link go."""
+
+    units: Tensor
+    carrier: int | None = None
+    """The unit that stays to say what the others said, where no bias can."""
+    queries: Tensor | None = None
+    """Heads of queries that go by themselves; see `Heads`."""
+
+    @property
+    def count(self) -> int:
+        """How many."""
+        return int(self.units.sum()) + (0 if self.queries is None else int(self.queries.sum()))
 
 
 class Link(ABC):
@@ -23,7 +42,7 @@ class Link(ABC):
     """
 
     adds_bias = True
-    """Whether a consumer without bias may get one, to hold what removed units said."""
+    """Whether a consumer without bias may get one, or a unit may stay, to hold what removed units said."""
 
     def __init__(self, producers: Sequence[Part], consumer: Part, units: int) -> None:
         self.producers = producers
@@ -31,7 +50,7 @@ class Link(ABC):
         self.units = units
 
     @abstractmethod
-    def silent(self) -> tuple[Tensor, Tensor]:
+    def silent(self, cuts: Cuts) -> tuple[Tensor, Tensor]:
         """Which units say the same whatever comes in, and what they say: (units,), (units, inputs of a unit)."""
 
     @abstractmethod
@@ -42,44 +61,74 @@ class Link(ABC):
         """All modules that change when units go."""
         return [*(part.module for part in self.producers), self.consumer.module]
 
-    def shrink(self) -> int:
-        """Remove what units can be removed, but for one; returns how many."""
-        silent, constants = self.silent()
-        unheard = self.consumer.cut_off()
+    def going(self, cuts: Cuts) -> Going:
+        """What units can be removed: all that are cut off, but for one of a layer."""
+        silent, constants = self.silent(cuts)
+        unheard = self.consumer.cut_off(cuts)
         heard = silent & ~unheard & (constants != 0).any(1)
         going = silent | unheard
         carrier = None
-        if heard.any():
-            if not maps.constant_stays_constant(self.consumer.module):
-                # At the borders a bias would not do: the loudest of them speaks for all.
-                carrier = constants[:, 0].abs().masked_fill(~heard, -1.0).argmax()
+        if heard.any() and not self._takes_constants(cuts):
+            if self.adds_bias:
+                # A bias would not do at the borders, or is not there: the loudest of them speaks for all.
+                carrier = int(constants[:, 0].abs().masked_fill(~heard, -1.0).argmax())
                 going[carrier] = False
-            elif not self.adds_bias and maps.bias_of(self.consumer.module) is None:
+            else:
                 going &= ~heard
         if going.all():
             going[0] = False  # a layer keeps one unit
-        if not going.any():
-            return 0
-        fold = going & heard
-        if fold.any():
-            self._fold(fold, constants, carrier)
-        self.remove(going)
-        return int(going.sum())
+        return Going(going, carrier)
 
-    def remove(self, dead: Tensor) -> None:
+    def shrink(self, cuts: Cuts, going: Going | None = None) -> Going:
+        """Remove units, by default all that can go; returns which."""
+        going = self.going(cuts) if going is None else going
+        if going.units.any():
+            self._fold(going, cuts)
+            self.remove(going.units, cuts)
+        return going
+
+    def remove(self, dead: Tensor, cuts: Cuts) -> None:
         """Take units out of all maps."""
-        maps.remove([*self.producers, self.consumer], dead)
+        maps.remove([*self.producers, self.consumer], dead, cuts)
 
-    def _fold(self, dead: Tensor, constants: Tensor, carrier: Tensor | None) -> None:
+    def fit(self, outputs: Sizes, inputs: Sizes) -> bool:
+        """Take out as many units as sizes of the maps, given elsewhere, have less; returns whether any went.
+
+        Args:
+            outputs: Gives the number of outputs that a map is to have.
+            inputs: Gives the number of inputs that a map is to have.
+        """
+        producer = self.producers[-1].module
+        left, rest = divmod(self.units * outputs(producer), maps.count(producer, "outputs"))
+        if rest or not 0 < left < self.units:
+            return False
+        self.remove(torch.arange(self.units, device=maps.weight_of(producer).device) >= left, Cuts())
+        return True
+
+    def _takes_constants(self, cuts: Cuts) -> bool:
+        """Whether the consumer's bias can say what removed units said."""
+        consumer = self.consumer.module
+        if not maps.constant_stays_constant(consumer):
+            return False
+        return maps.bias_of(consumer) is not None or (self.adds_bias and not cuts.learning)
+
+    def _fold(self, going: Going, cuts: Cuts) -> None:
         """Let the consumer's bias say what units about to go have said, or the unit that speaks for them."""
+        silent, constants = self.silent(cuts)
+        dead = going.units & silent & (constants != 0).any(1)
+        if not dead.any():
+            return
         outgoing = self.consumer.weights  # (units, inputs of a unit, outputs, ...)
         said = constants[dead].reshape(*constants[dead].shape, *[1] * (outgoing.dim() - 2)) * outgoing[dead]
-        if carrier is None:
+        if going.carrier is not None:
+            constant = constants[going.carrier]
+            if bool((constant != 0).all()):  # in an average of the weights it may be zero
+                outgoing[going.carrier] += said.sum(0) / constant[0]
+                self.consumer.view(cuts.absent(self.consumer.module))[going.carrier] &= outgoing[going.carrier] == 0
+        elif self._takes_constants(cuts):
             maps.shift_bias(
                 self.consumer.module, said.flatten(3).sum((0, 1, 3)) if said.dim() > 3 else said.sum((0, 1))
             )
-        else:
-            outgoing[carrier] += said.sum(0) / constants[carrier]
 
 
 class Plain(Link):
@@ -90,13 +139,13 @@ class Plain(Link):
         super().__init__([evenly(producer, "outputs", units)], evenly(consumer, "inputs", units), units)
         self.between = between
 
-    def silent(self) -> tuple[Tensor, Tensor]:
+    def silent(self, cuts: Cuts) -> tuple[Tensor, Tensor]:
         """Units without incoming weights say what the functions make of their bias."""
         constants = self.producers[0].biases.flatten()
         for function in self.between:
             constants = on_constants(function, constants)
         inputs = maps.count(self.consumer.module, "inputs") // self.units
-        return self.producers[0].cut_off(), constants[:, None].expand(-1, inputs)
+        return self.producers[0].cut_off(cuts), constants[:, None].expand(-1, inputs)
 
     def members(self) -> list[Part]:
         """The weights into a unit."""
@@ -106,11 +155,11 @@ class Plain(Link):
         """The maps, and normalisations between them."""
         return super().changed() + [function for function in self.between if isinstance(function, nn.Module)]
 
-    def remove(self, dead: Tensor) -> None:
+    def remove(self, dead: Tensor, cuts: Cuts) -> None:
         """Take units out of the maps and of normalisations between them."""
-        super().remove(dead)
+        super().remove(dead, cuts)
         for function in self.between:
-            remove_from(function, dead)
+            remove_from(function, dead, cuts)
 
 
 class Gated(Link):
@@ -122,13 +171,13 @@ class Gated(Link):
         super().__init__(parts, evenly(down, "inputs", units), units)
         self.activation = activation
 
-    def silent(self) -> tuple[Tensor, Tensor]:
+    def silent(self, cuts: Cuts) -> tuple[Tensor, Tensor]:
         """One factor is always zero, or both are constants."""
         gate, up = self.producers
         opening, value = self.activation(gate.biases.clone()), up.biases
-        closed = gate.cut_off() & (opening == 0).all(1)
-        nothing = up.cut_off() & (value == 0).all(1)
-        constant = gate.cut_off() & up.cut_off()
+        closed = gate.cut_off(cuts) & (opening == 0).all(1)
+        nothing = up.cut_off(cuts) & (value == 0).all(1)
+        constant = gate.cut_off(cuts) & up.cut_off(cuts)
         constants = torch.where(constant[:, None], opening * value, torch.zeros_like(value))
         return closed | nothing | constant, constants
 

@@ -1,11 +1,14 @@
 """Attention heads that can go: those whose values are constant, and those that the output projection ignores."""
 
+import dataclasses
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor, nn
 
 from gpf.network.compaction import maps
-from gpf.network.compaction.feed_forward import Link
+from gpf.network.compaction.cuts import Cuts
+from gpf.network.compaction.feed_forward import Going, Link, Sizes
 from gpf.network.compaction.maps import Part, Split, evenly
 
 
@@ -26,9 +29,9 @@ class Heads(Link):
         self.queries: int = maps.count(output, "inputs") // size // units  # of a head of keys and values
         super().__init__(projections, evenly(output, "inputs", units), units)
 
-    def silent(self) -> tuple[Tensor, Tensor]:
+    def silent(self, cuts: Cuts) -> tuple[Tensor, Tensor]:
         """Heads without weights into their values say the values' biases."""
-        return self.value.cut_off(), self.value.biases.repeat(1, self.queries)
+        return self.value.cut_off(cuts), self.value.biases.repeat(1, self.queries)
 
     def members(self) -> list[Part]:
         """The weights into the values, or those out of the head where biases of the values could not be folded."""
@@ -36,28 +39,46 @@ class Heads(Link):
         folds = maps.bias_of(self.value.module) is None or maps.bias_of(output) is not None
         return [self.value if folds else self.consumer]
 
-    def shrink(self) -> int:
-        """Remove heads, then as many queries from each that is left as all of them can spare."""
-        gone = super().shrink()
-        return gone + (self._shrink_groups() if gone == 0 and self.queries > 1 else 0)
+    def going(self, cuts: Cuts) -> Going:
+        """Heads; where none can go, as many queries from each as all of them can spare."""
+        going = super().going(cuts)
+        if going.count or self.queries == 1:
+            return going
+        unheard = self._queries().cut_off(cuts).view(self.units, self.queries)
+        spare = min(int(unheard.sum(1).min()), self.queries - 1)  # each must keep the same number
+        return dataclasses.replace(going, queries=(unheard & (unheard.cumsum(1) <= spare)).flatten())
 
-    def remove(self, dead: Tensor) -> None:
+    def shrink(self, cuts: Cuts, going: Going | None = None) -> Going:
+        """Remove heads, or queries."""
+        going = super().shrink(cuts, going)
+        if going.queries is not None and going.queries.any():
+            self._remove_queries(going.queries, cuts)
+        return going
+
+    def remove(self, dead: Tensor, cuts: Cuts) -> None:
         """Take heads out of the projections, and let the module know."""
-        super().remove(dead)
+        super().remove(dead, cuts)
         self._write_down(int((~dead).sum()), self.queries)
 
-    def _shrink_groups(self) -> int:
-        """Each head of keys and values must keep the same number of queries."""
-        output, query = self.consumer.module, self.producers[0].module
-        split = evenly(output, "inputs", self.units * self.queries)
-        unheard = split.cut_off().view(self.units, self.queries)
-        spare = min(int(unheard.sum(1).min()), self.queries - 1)
-        if spare == 0:
-            return 0
-        dead = (unheard & (unheard.cumsum(1) <= spare)).flatten()
-        maps.remove([evenly(query, "outputs", self.units * self.queries), split], dead)
-        self._write_down(self.units, self.queries - spare)
-        return int(dead.sum())
+    def fit(self, outputs: Sizes, inputs: Sizes) -> bool:
+        """Take out heads and, once their number is right, queries."""
+        if super().fit(outputs, inputs):
+            return True
+        left, rest = divmod(inputs(self.consumer.module), self.size * self.units)
+        if rest or not 0 < left < self.queries:
+            return False
+        places = torch.arange(self.units * self.queries, device=maps.weight_of(self.consumer.module).device)
+        self._remove_queries(places % self.queries >= left, Cuts())
+        return True
+
+    def _queries(self) -> Part:
+        """The inputs of the output projection, by heads of queries."""
+        return evenly(self.consumer.module, "inputs", self.units * self.queries)
+
+    def _remove_queries(self, dead: Tensor, cuts: Cuts) -> None:
+        query = evenly(self.producers[0].module, "outputs", self.units * self.queries)
+        maps.remove([query, self._queries()], dead, cuts)
+        self._write_down(self.units, int((~dead).sum()) // self.units)
 
     def _write_down(self, units: int, queries: int) -> None:
         heads = units * queries

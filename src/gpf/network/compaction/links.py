@@ -39,6 +39,21 @@ def is_chain(model: nn.Module, stack: str) -> bool:
     return class_of(model) is MLP or class_of(surgery.find_stack(model, stack)) is nn.Sequential
 
 
+def check_follows(model: nn.Module, stack: str, block: nn.Module) -> None:
+    """Refuse a new block for the end of a chain that does not fit the units which the last one has left."""
+    if not is_chain(model, stack):
+        return
+    last, new = ([part for part in _flat(one) if is_map(part)] for one in (surgery.find_stack(model, stack)[-1], block))
+    if not last or not new or type(last[-1]) is not type(new[0]):
+        return
+    units, sizes = count(last[-1], "outputs"), (count(new[0], "inputs"), count(new[-1], "outputs"))
+    if set(sizes) != {units}:
+        raise ValueError(
+            f"block must make blocks of {units} inputs and outputs, as many units as the last layer has, got"
+            f" {sizes[0]} and {sizes[1]}"
+        )
+
+
 class _Uses:
     """How often a model uses each of its parameters and buffers."""
 

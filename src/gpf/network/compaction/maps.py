@@ -7,6 +7,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from gpf.network.compaction.cuts import Cuts
+
 Side = Literal["outputs", "inputs"]
 Split = Callable[[Tensor], Tensor]
 """Takes a tensor of (outputs, ...) or (inputs, ...) of a map to a view of (units, entries of a unit, ...)."""
@@ -34,7 +36,7 @@ def weight_of(module: nn.Module) -> nn.Parameter:
 
 def count(module: nn.Module, side: Side) -> int:
     """Number of outputs or inputs of a map."""
-    return weight_of(module).shape[_axis(module, side)]
+    return weight_of(module).shape[axis_of(module, side)]
 
 
 def bias_of(module: nn.Module) -> Tensor | None:
@@ -51,10 +53,12 @@ def constant_stays_constant(module: nn.Module) -> bool:
 
 
 def shift_bias(module: nn.Module, shift: Tensor) -> None:
-    """Add to the bias of a map, which gets one if it has none."""
-    old = bias_of(module)
-    learns = weight_of(module).requires_grad
-    module.bias = nn.Parameter(shift.clone() if old is None else old + shift, learns)
+    """Add to the bias of a map, in place; it gets one if it has none."""
+    bias = bias_of(module)
+    if bias is None:
+        module.bias = nn.Parameter(shift.clone(), weight_of(module).requires_grad)
+    else:
+        bias += shift
 
 
 def split_evenly(units: int) -> Split:
@@ -72,7 +76,7 @@ class Part:
 
     def view(self, values: Tensor) -> Tensor:
         """A view of a tensor of the weight's shape, with units first: (units, entries of a unit, ...)."""
-        return self.split(values.transpose(0, _axis(self.module, self.side)))
+        return self.split(values.transpose(0, axis_of(self.module, self.side)))
 
     @property
     def weights(self) -> Tensor:
@@ -86,9 +90,9 @@ class Part:
         outputs = count(self.module, "outputs")
         return self.split(self.weights.new_zeros(outputs) if bias is None else bias)
 
-    def cut_off(self) -> Tensor:
-        """Which units have only zeros as weights."""
-        return (self.weights == 0).flatten(1).all(1)
+    def cut_off(self, cuts: Cuts) -> Tensor:
+        """Which units have no weights left."""
+        return self.view(cuts.absent(self.module)).flatten(1).all(1)
 
 
 def evenly(module: nn.Module, side: Side, units: int) -> Part:
@@ -96,7 +100,7 @@ def evenly(module: nn.Module, side: Side, units: int) -> Part:
     return Part(module, side, split_evenly(units))
 
 
-def remove(parts: Iterable[Part], dead: Tensor) -> None:
+def remove(parts: Iterable[Part], dead: Tensor, cuts: Cuts) -> None:
     """Take units out of all parts."""
     keeping: dict[tuple[int, Side], tuple[nn.Module, Tensor]] = {}
     for part in parts:
@@ -105,16 +109,13 @@ def remove(parts: Iterable[Part], dead: Tensor) -> None:
         _, keep = keeping.setdefault((id(part.module), part.side), (part.module, everything))
         part.split(keep)[dead] = False
     for (_, side), (module, keep) in keeping.items():
-        _take(module, side, keep)
+        _take(module, side, keep.nonzero().flatten(), cuts)
 
 
-def _take(module: nn.Module, side: Side, keep: Tensor) -> None:
-    weight, bias = weight_of(module), module.bias
-    axis = _axis(module, side)
-    kept = keep.nonzero().flatten()
-    module.weight = nn.Parameter(weight.detach().index_select(axis, kept), weight.requires_grad)
-    if side == "outputs" and isinstance(bias, Tensor):
-        module.bias = nn.Parameter(bias.detach()[keep], bias.requires_grad)
+def _take(module: nn.Module, side: Side, kept: Tensor, cuts: Cuts) -> None:
+    cuts.take(module, "weight", axis_of(module, side), kept)
+    if side == "outputs" and isinstance(module.bias, Tensor):
+        cuts.take(module, "bias", 0, kept)
     names = ("out_features", "out_channels", "nf") if side == "outputs" else ("in_features", "in_channels", "nx")
     write_down(module, names, len(kept))
 
@@ -131,5 +132,6 @@ def _is_transposed(module: nn.Module) -> bool:
     return type(module).__name__ == "Conv1D"
 
 
-def _axis(module: nn.Module, side: Side) -> int:
+def axis_of(module: nn.Module, side: Side) -> int:
+    """The axis of a map's weight along which its outputs or inputs lie."""
     return int((side == "inputs") != _is_transposed(module))

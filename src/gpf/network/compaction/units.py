@@ -32,14 +32,14 @@ class Units:
 
 
 def unit_groups(model: nn.Module, stack: str) -> list[Units]:
-    """All groups of at least two units that can be pruned and then removed, in the order of the blocks."""
+    """All groups of units that can be pruned and then removed, in the order of the blocks."""
     groups = []
     links = find_links(model, stack)
     for layer, block in enumerate(surgery.find_stack(model, stack)):
         names = {id(parameter): name for name, parameter in block.named_parameters()}
         for link in links:
             members = {names.get(id(part.module.weight)): part.view for part in link.members()}
-            if link.units > 1 and None not in members:
+            if None not in members:
                 groups.append(Units(layer, link.units, {name: view for name, view in members.items() if name}))
     return groups
 
