@@ -17,6 +17,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "sweep": ("gpf.cli.compare:Sweep", "search for good settings of a task"),
     "reproduce": ("gpf.cli.compare:Reproduce", "repeat the paper's experiment, and judge its claims"),
     "continual": ("gpf.cli.compare:Continual", "compare methods in worlds that change without notice"),
+    "pays": ("gpf.cli.compare:Pays", "show where growing, pruning and freezing pay, against fixed networks"),
     "ablate": ("gpf.cli.compare:Ablate", "train without groups of memory features, to see what each is worth"),
     "page": ("gpf.cli.compare:Page", "write result pages again, from their numbers"),
     "report": ("gpf.cli.runs:Report", "write a run's report, one HTML file"),

@@ -158,6 +158,43 @@ class Reproduce:
 
 
 @dataclass
+class Pays:
+    """Show where growing, pruning and freezing pay: fixed networks of every depth at equal steps and equal FLOPs,
+    against GPF, on several tasks; run again to resume.
+
+    Latencies are measured when everything is trained; leave the machine alone then.
+    """
+
+    subjects: tuple[Literal["characters", "images-residual", "images-mlp", "navigation"], ...] = (
+        "characters", "images-residual", "images-mlp", "navigation",
+    )  # fmt: skip
+    """What is learned."""
+    seeds: int | None = None
+    """How many seeds. Default: 6; 10 for navigation."""
+    runs: Path = Path("runs/pays")
+    """Folder of the runs."""
+    page: Path | None = None
+    """Folder of the page, its figures and its numbers. Default: the folder of the runs."""
+    where: Where = dataclasses.field(default_factory=Where)
+
+    def __call__(self) -> None:
+        """Train what is missing, measure latencies, and write the page."""
+        from gpf.studies.pays import pays_study, write_pays
+        from gpf.studies.subjects import SUBJECTS
+
+        page, executor = self.page or self.runs, self.where.executor()
+        check_folder(page, "--page")
+        found: dict[str, dict[str, list[Any]]] = {name: {} for name in self.subjects}
+        for name, outcomes in found.items():
+            for variants in SUBJECTS[name].variants:
+                study = pays_study(SUBJECTS[name], self.seeds, variants(outcomes))
+                with _progress(self.runs, study) as tell:
+                    trained = study.train(self.runs, executor, tell)
+                outcomes |= {variant: some for (_, variant), some in trained.items()}
+        _show(write_pays(found, page, typed_command()))
+
+
+@dataclass
 class Continual:
     """Compare methods of continual learning in worlds that change without notice; run again to resume."""
 

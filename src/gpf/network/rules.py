@@ -13,6 +13,8 @@ Granularity = Literal["weight", "unit"]
 Mode = Literal["min", "max"]
 Saliency = Literal["magnitude", "obd"]
 Preset = Literal["faster"]
+LAST_GROWTH = 0.75
+"""Share of the planned steps after which `Rules.faster` grows for the last time; later, new layers learn too little."""
 COPIES = ("stack", "interleave")
 """Ways to grow in which new layers are copies of old ones, with their optimizer state."""
 
@@ -170,18 +172,35 @@ class Rules:
     def faster(cls, depth: int, **changes: Any) -> "Rules":
         """Rules for less training time at the same quality, for a stack of a final depth.
 
-        A quarter of the layers learns first. After 12 % of the planned steps and again after 30 % the stack is copied
-        on top of itself, with its optimizer state, up to the final depth.
+        A quarter of the layers learns first, and at least two. The stack is copied on top of itself, with its optimizer
+        state, as often as it takes to reach the final depth, at equal distances; the last time after 75 % of the
+        planned steps.
         """
+        start = max(1, min(max(2, -(-depth // 4)), depth - 1))
+        growths = math.ceil(math.log2(depth / start))
         values: dict[str, Any] = {
             "grow_patience": None,
-            "grow_at": (0.12, 0.3),
+            "grow_at": tuple(LAST_GROWTH * (n + 1) / growths for n in range(growths)),
             "grow_by": "double",
             "grow_init": "stack",
-            "start_depth": -(-depth // 4),
+            "start_depth": start,
             "max_depth": depth,
             "prune_patience": None,
             "freeze_patience": None,
+        }
+        return cls(**{**values, **changes})
+
+    @classmethod
+    def smaller(cls, **changes: Any) -> "Rules":
+        """Rules for the fewest parameters at the same quality."""
+        values: dict[str, Any] = {
+            "grow_patience": None,
+            "prune_patience": None,
+            "freeze_patience": None,
+            "granularity": "unit",
+            "prune_to": 0.4,
+            "prune_from": 0.2,
+            "prune_until": 0.7,
         }
         return cls(**{**values, **changes})
 

@@ -15,6 +15,7 @@ PAGES: dict[str, str] = {
     "dreams": "gpf.studies.imagination:dream_page",
     "sweep": "gpf.studies.sweep:page",
     "ablations": "gpf.studies.ablations:page",
+    "pays": "gpf.studies.pays:page",
 }
 """By kind, the function that makes a page's text from its numbers and its name."""
 

@@ -31,7 +31,7 @@ from gpf.runs.folder import CheckpointName, Run, next_folder, read_config
 from gpf.runs.training import Phase, Round, Training, check_threads
 from gpf.spectra.plasticity import plasticity
 from gpf.spectra.recorder import Recorder, write_snapshot
-from gpf.tasks.task import Task, Tell, train_shown
+from gpf.tasks.task import Task, Tell, gradient_flops, train_shown
 
 RECENT = 500
 """Training episodes over which success and SPL are averaged."""
@@ -91,7 +91,9 @@ class PlumeTraining(Training[Config]):
             episodes = self.learner.epoch(now["epoch"] / config.epochs)
             now["epoch"] += 1
             now["episodes"] += len(episodes.success)
-            now["step"] += config.learner.epoch_steps(episodes)
+            steps = config.learner.epoch_steps(episodes)
+            now["step"] += steps
+            now["flops"] += steps * self._step_flops()
             now["recent"] = self._recent(episodes)
             returns += episodes.returns.tolist()
             metric = self._metric()
@@ -119,6 +121,12 @@ class PlumeTraining(Training[Config]):
         if validation is not None:
             metrics["plasticity"] = [layer.to_json() for layer in plasticity(self.net.model, self._probe)]
         return Round(metrics, score, events=events)
+
+    def _step_flops(self) -> float:
+        """FLOPs of an environment step: the network acts once, and learns from it in every pass over the rollout."""
+        weights = [parameter.numel() for parameter in self.net.model.parameters() if parameter.dim() > 1]
+        passes = getattr(self.config.learner, "passes", 1)
+        return 2.0 * sum(weights) + passes * gradient_flops(weights, self.net.frozen)
 
     def policy(self) -> NetworkPolicy:
         """The navigator as it is now."""

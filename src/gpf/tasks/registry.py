@@ -9,6 +9,8 @@ REGISTRY: dict[str, str] = {
     "mspacman-longer": "gpf.tasks.mspacman:LONGER",
     "shakespeare": "gpf.tasks.shakespeare:TASK",
     "characters": "gpf.tasks.characters:TASK",
+    "images-residual": "gpf.tasks.images:RESIDUAL",
+    "images-mlp": "gpf.tasks.images:MLP_TASK",
     "permuted-mnist": "gpf.tasks.drifting:PERMUTED_MNIST",
     "regression": "gpf.tasks.drifting:REGRESSION",
 }

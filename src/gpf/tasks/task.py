@@ -174,6 +174,8 @@ class Task(Generic[C]):
     def check_same(self, folder: Path, config: C) -> None:
         """Refuse a folder that holds the run of other settings, rules or data."""
         written, asked = read_config(folder), json.loads(json.dumps(self._asked(config)))
+        new_rules = dataclasses.asdict(Rules())  # a rule that did not exist then has its default
+        written["rules"] = {**json.loads(json.dumps(new_rules)), **written.get("rules", {})}
         if {name: written.get(name) for name in asked} != asked:
             raise RunError(f"run {folder} has other settings; use another folder, or delete that one")
 
