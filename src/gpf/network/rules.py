@@ -198,9 +198,10 @@ class Rules:
             "prune_patience": None,
             "freeze_patience": None,
             "granularity": "unit",
+            "remove_units": True,
             "prune_to": 0.4,
-            "prune_from": 0.2,
-            "prune_until": 0.7,
+            "prune_from": 0.1,
+            "prune_until": 0.5,
         }
         return cls(**{**values, **changes})
 

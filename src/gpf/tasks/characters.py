@@ -24,6 +24,7 @@ from gpf.tasks.depths import (
     depth_variants,
     equal_compute_claim,
     faster_claims,
+    operators,
     smaller_claims,
 )
 from gpf.tasks.shakespeare import GPT, LEARNT, Text, mean_loss, windows
@@ -132,6 +133,14 @@ class Training(DepthTraining[Config]):
         return below, [float(self.config.context * (size + attention)) for size in matrices], above
 
 
+OTHERS: dict[str, dict[str, Any]] = {
+    **operators("identity", "interleave"),
+    f"{FASTER} to 2, equal FLOPs": {
+        "kind": "faster", "layers": 2, "budget_layers": DEPTHS[-1], "rules": {"grow_at": "[0.1]"}
+    },
+    f"{FASTER} to 4, equal FLOPs": {"kind": "faster", "layers": 4, "budget_layers": DEPTHS[-1]},
+}  # fmt: skip
+"""Other ideas: ways to make new layers, and shallower final networks with as many FLOPs."""
 MEASURES: dict[str, Measure] = {
     "test": Measure("test loss, nats a character", -1, ".3f", of_result("test")),
     "validation": Measure("final validation loss", -1, ".3f", of_result("validation")),
@@ -160,8 +169,8 @@ TASK = Task(
     title="Characters of TinyShakespeare: fixed depths, and networks that grow",
     summary="GPT-2's blocks of width 96, context 64, batches of 16, AdamW with a peak learning rate of 2e-3, warm-up"
     " and a cosine schedule. Fixed networks have as many steps as GPF, or as many training FLOPs as `faster`.",
-    variants=depth_variants(DEPTHS),
-    ours=(FASTER, SMALLER, PAPER),
+    variants={**depth_variants(DEPTHS), **OTHERS},
+    ours=(FASTER, SMALLER, PAPER, *OTHERS),
     measures=MEASURES,
     curves={
         "validation loss, nats a character": lambda line: float(line["validation"]),

@@ -6,8 +6,10 @@ What the tasks share that ask this: their settings, their training loop, their v
 import dataclasses
 import math
 from abc import abstractmethod
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -40,7 +42,8 @@ class DepthConfig(TaskConfig):
     steps: int = settings.number(1_000, 1)
     """Gradient steps."""
     budget_layers: int | None = settings.number(None, 1)
-    """Final layers of a network trained with `faster` whose FLOPs a fixed network may take; None gives it `steps`."""
+    """Final layers of a network trained with `faster` and `steps` steps whose FLOPs this one may take; None gives it
+    `steps` steps."""
     batch: int = settings.number(16, 1)
     """Samples in a gradient step."""
     learning_rate: float = settings.number(2e-3, 0.0)
@@ -80,8 +83,8 @@ class DepthConfig(TaskConfig):
     def check(self) -> None:
         """Refuse what cannot be."""
         super().check()
-        if self.budget_layers is not None and self.kind != "fixed":
-            raise ValueError(f"budget_layers is for kind fixed, got {self.budget_layers} with {self.kind}")
+        if self.budget_layers is not None and self.kind not in ("fixed", "faster"):
+            raise ValueError(f"budget_layers is for kinds fixed and faster, got {self.budget_layers} with {self.kind}")
         if self.kind == "fixed" and self.rules:
             raise ValueError(f"rules cannot be changed with kind fixed, got {', '.join(self.rules)}")
 
@@ -95,26 +98,29 @@ class DepthConfig(TaskConfig):
         below, block, above = self.layer_weights()
         return self.batch * gradient_flops([below, *[block] * depth, above])
 
-    def planned_flops(self) -> float:
-        """FLOPs of a whole run of a network that is fixed, or grows as planned at the ends of rounds."""
+    def planned_flops(self, steps: int | None = None) -> float:
+        """FLOPs of a run of a network that is fixed, or grows as planned at the ends of rounds."""
         rules, total = self.network_rules(), 0.0
+        all_steps = self.all_steps if steps is None else steps
         if rules.start_depth is None or not rules.grow_at:
-            return self.all_steps * self.step_flops(self.layers)
+            return all_steps * self.step_flops(self.layers)
         depth, passed = rules.start_depth, 0
-        for done in range(0, self.steps, self.round_steps):
-            steps = min(self.round_steps, self.steps - done)
-            total += steps * self.step_flops(depth)
-            if passed < len(rules.grow_at) and (done + steps) / self.steps >= rules.grow_at[passed]:
+        for done in range(0, all_steps, self.round_steps):
+            some = min(self.round_steps, all_steps - done)
+            total += some * self.step_flops(depth)
+            if passed < len(rules.grow_at) and (done + some) / all_steps >= rules.grow_at[passed]:
                 depth, passed = min(2 * depth, self.layers), passed + 1
         return total
 
-    @property
+    @cached_property
     def all_steps(self) -> int:
-        """Gradient steps of the run."""
+        """Gradient steps of the run: as given, or as many as the budget allows."""
         if self.budget_layers is None:
             return self.steps
-        grown = dataclasses.replace(self, kind="faster", layers=self.budget_layers, budget_layers=None)
-        return max(1, round(grown.planned_flops() / self.step_flops(self.layers)))
+        budget = dataclasses.replace(self, kind="faster", layers=self.budget_layers, budget_layers=None, rules={})
+        flops = budget.planned_flops()
+        steps = bisect_left(range(int(flops / self.step_flops(1)) + 2), flops, key=self.planned_flops)
+        return max(1, steps - (self.planned_flops(steps) + self.planned_flops(steps - 1) > 2.0 * flops))
 
     def rate_at(self, step: int) -> float:
         """The learning rate of a step."""
@@ -128,7 +134,9 @@ class DepthConfig(TaskConfig):
     @property
     def variant(self) -> str:
         """What a run is called."""
-        return fixed(self.layers, self.budget_layers is not None) if self.kind == "fixed" else NAMES[self.kind]
+        if self.kind == "fixed":
+            return fixed(self.layers, self.budget_layers is not None)
+        return NAMES[self.kind] + (f" to {self.layers}, equal FLOPs" if self.budget_layers is not None else "")
 
 
 D = TypeVar("D", bound=DepthConfig)
@@ -220,6 +228,11 @@ def fixed(layers: int, equal_compute: bool = False) -> str:
     return f"fixed, {layers} layer{'s' if layers > 1 else ''}{', equal FLOPs' if equal_compute else ''}"
 
 
+def is_rival(name: str) -> bool:
+    """Whether a variant is a fixed network that takes as many FLOPs as `faster`."""
+    return name.startswith("fixed") and name.endswith("FLOPs")
+
+
 def depth_variants(depths: Iterable[int], **grown: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Fixed networks of some depths at equal steps and at equal FLOPs, and GPF's kinds, with settings of their own."""
     depths = list(depths)
@@ -228,6 +241,11 @@ def depth_variants(depths: Iterable[int], **grown: Mapping[str, Any]) -> dict[st
         **{fixed(n, True): {"kind": "fixed", "layers": n, "budget_layers": depths[-1]} for n in depths},
         **{name: {"kind": kind, **grown.get(kind, {})} for kind, name in NAMES.items()},
     }
+
+
+def operators(*inits: str) -> dict[str, dict[str, Any]]:
+    """`faster` with other ways to make new layers."""
+    return {f"{FASTER}, {init}": {"kind": "faster", "rules": {"grow_init": init}} for init in inits}
 
 
 def share_to_reach(
@@ -275,7 +293,7 @@ def faster_claims(
 
 def equal_compute_claim(of: Outcomes, measure: Measure) -> list[Claim]:
     """Whether `faster` is no worse than the best fixed depth at equal FLOPs."""
-    rivals = {name: [measure.of(one) or 0.0 for one in some] for name, some in of.items() if name.endswith("FLOPs")}
+    rivals = {name: [measure.of(one) or 0.0 for one in some] for name, some in of.items() if is_rival(name)}
     if not rivals:
         return []
     mine = [measure.of(one) or 0.0 for one in of[FASTER]]

@@ -25,6 +25,7 @@ from gpf.tasks.depths import (
     depth_variants,
     equal_compute_claim,
     faster_claims,
+    operators,
     smaller_claims,
 )
 from gpf.tasks.task import Outcomes, Task, of_result
@@ -46,12 +47,14 @@ class Config(DepthConfig):
     network: NetworkName = "residual"
     """The network: `residual`, convolutional, or `mlp`, the paper's 3072-512-...-10."""
     layers: int = settings.number(4, 1)
-    steps: int = settings.number(2_000, 1)
+    steps: int = settings.number(800, 1)
     width: int = settings.number(64, 1)
     """Channels of the residual blocks, or units of a hidden layer."""
+    hidden: int | None = settings.number(None, 1)
+    """Channels between the two convolutions of a residual block; None for as many as `width`."""
     batch: int = settings.number(128, 1)
     weight_decay: float = settings.number(0.05, 0.0)
-    round_steps: int = settings.number(100, 1)
+    round_steps: int = settings.number(50, 1)
     images: int = settings.number(50_000, 1, 50_000)
     """Number of training images."""
 
@@ -69,19 +72,25 @@ class Config(DepthConfig):
         if self.network == "mlp":
             return float((INPUTS - width) * width), float(width**2), float(width * CLASSES)
         stem = 27 * STEM * (4 * SIDE) ** 2 + 9 * STEM * width * (2 * SIDE) ** 2
-        return float(stem), float(18 * width**2 * SIDE**2), float(width * CLASSES)
+        return float(stem), float(18 * width * (self.hidden or width) * SIDE**2), float(width * CLASSES)
+
+    def check(self) -> None:
+        """Refuse what cannot be."""
+        super().check()
+        if self.hidden is not None and self.network != "residual":
+            raise ValueError(f"hidden is a setting of network residual, got {self.hidden} with {self.network}")
 
 
 class ResidualBlock(nn.Module):
     """Two convolutions with batch normalisation, added to what came in; hidden channels can be pruned."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, hidden: int) -> None:
         super().__init__()
         self.body: nn.Sequential = nn.Sequential(
-            nn.Conv2d(width, width, 3, padding=1, bias=False),
-            nn.BatchNorm2d(width),
+            nn.Conv2d(width, hidden, 3, padding=1, bias=False),
+            nn.BatchNorm2d(hidden),
             nn.ReLU(),
-            nn.Conv2d(width, width, 3, padding=1, bias=False),
+            nn.Conv2d(hidden, width, 3, padding=1, bias=False),
             nn.BatchNorm2d(width),
         )
 
@@ -96,9 +105,9 @@ register_identity(ResidualBlock, zero_outputs("body.4"))
 class ResidualNetwork(nn.Module):
     """Two convolutions and a mean that bring images to 4 x 4, residual blocks, and a linear classifier."""
 
-    def __init__(self, width: int, depth: int) -> None:
+    def __init__(self, width: int, hidden: int, depth: int) -> None:
         super().__init__()
-        self.width = width
+        self.width, self.hidden = width, hidden
         self.stem: nn.Sequential = nn.Sequential(
             nn.Conv2d(3, STEM, 3, stride=2, padding=1, bias=False),
             nn.BatchNorm2d(STEM),
@@ -113,7 +122,7 @@ class ResidualNetwork(nn.Module):
 
     def make_block(self, depth: int) -> ResidualBlock:
         """A new block, for whatever place in the stack."""
-        return ResidualBlock(self.width)
+        return ResidualBlock(self.width, self.hidden)
 
     def forward(self, images: Tensor) -> Tensor:
         """Logits of images as (B, 3072) numbers."""
@@ -126,7 +135,7 @@ def make_model(config: Config) -> nn.Module:
     """The network as it is built."""
     if config.network == "mlp":
         return MLP(INPUTS, config.width, CLASSES, config.start_layers)
-    model: Any = ResidualNetwork(config.width, config.start_layers)
+    model: Any = ResidualNetwork(config.width, config.hidden or config.width, config.start_layers)
     made: nn.Module = model.to(memory_format=torch.channels_last)  # faster on CPUs
     return made
 
@@ -205,6 +214,8 @@ MEASURES: dict[str, Measure] = {
 
 
 def _task(network: NetworkName, attribute: str, title: str, summary: str, preset: dict[str, object]) -> Task[Config]:
+    others = operators("identity", "interleave") if network == "residual" else operators("kaiming")
+
     def claims(of: Outcomes) -> list[Claim]:
         return [
             *faster_claims(of, DEPTHS[network][-1], {"flops": 0.7}, "accuracy", 1),
@@ -225,8 +236,8 @@ def _task(network: NetworkName, attribute: str, title: str, summary: str, preset
         metric=lambda config: "validation loss",
         title=title,
         summary=summary,
-        variants=depth_variants(DEPTHS[network]),
-        ours=(FASTER, SMALLER, PAPER),
+        variants={**depth_variants(DEPTHS[network]), **others},
+        ours=(FASTER, SMALLER, PAPER, *others),
         measures=MEASURES,
         curves={
             "validation accuracy": lambda line: float(line["accuracy"]),
