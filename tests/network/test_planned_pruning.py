@@ -1,5 +1,7 @@
 """Pruning by a plan: down to a share of the weights or units, fast at first and slowly later."""
 
+import itertools
+
 import pytest
 import torch
 from torch import nn
@@ -32,7 +34,7 @@ def test_the_schedule_by_hand():
 
 
 def test_density_follows_the_schedule_in_all_layers_and_pruned_weights_stay_zero():
-    net = attached(prune_to=0.1, prune_from=0.2, prune_until=0.6)
+    net = attached(prune_to=0.1, prune_from=0.2, prune_until=0.6, prune_steps=1000)
     weights = [weight for layer in net.layers for weight in layer.weights]
     total = sum(weight.parameter.numel() for weight in weights)
     densities = []
@@ -46,6 +48,17 @@ def test_density_follows_the_schedule_in_all_layers_and_pruned_weights_stay_zero
     assert all(weight.pruned is not None for weight in weights)  # the newest layer, too
     assert len(net.events) == 8  # from 25 to 60 %
     assert net.events[-1].reason.endswith("to keep 10.0%, planned, at 60.0% of the training")
+
+
+def test_prunings_are_as_few_as_the_rules_say_and_end_at_the_share():
+    net = attached(steps=200, prune_to=0.2, prune_from=0.0, prune_until=1.0, prune_steps=4)
+    for _ in range(200):
+        train(net)
+        net.end_epoch(1.0)
+    densities = [1.0, *(event.after.density for event in net.events)]
+    assert 2 <= len(net.events) <= 5
+    assert densities[-1] == pytest.approx(0.2, abs=1e-2)
+    assert all(a - b >= 0.8 / 4 - 0.01 for a, b in itertools.pairwise(densities[:-1]))
 
 
 def test_the_smallest_weights_go():

@@ -111,7 +111,7 @@ class Config:
             return Rules.fixed()
         rules = {**self.learner.RULES, **self.learner.RULES_BY_OBSERVATION.get(self.learner.observation, {})}
         if self.plan:
-            rules |= {"grow_patience": None, "prune_patience": None, "max_depth": None}
+            rules |= {"grow_patience": None, "grow_at": (), "max_depth": None, "prune_patience": None, "prune_to": None}
         return Rules.plume(**{**rules, **settings.rule_changes(Rules, self.rules)})
 
     def planned_events(self) -> dict[int, list[float | None]]:

@@ -535,7 +535,7 @@ class GrowPruneFreeze:
         if rules.prune_to is None:
             return []
         keep = pruning.scheduled_keep(progress, rules.prune_from, rules.prune_until, rules.prune_to)
-        if keep >= self.schedule.kept:
+        if not pruning.is_due(keep, self.schedule.kept, rules.prune_to, rules.prune_steps):
             return []
         self.schedule.kept = keep
         return self._prune(f"planned, at {progress:.1%} of the training", keep, spare_newest=False)

@@ -44,6 +44,15 @@ def scheduled_keep(progress: float, begin: float, end: float, final: float) -> f
     return final + (1.0 - final) * (1.0 - t) ** 3
 
 
+def is_due(keep: float, kept: float, final: float, steps: int) -> bool:
+    """Whether so much is to go since the last pruning that it is worth one: a step's share of it all, or the rest.
+
+    >>> [is_due(keep, kept=1.0, final=0.5, steps=5) for keep in (1.0, 0.95, 0.9)]
+    [False, False, True]
+    """
+    return keep < kept and (keep <= final or kept - keep >= (1.0 - final) / steps * (1.0 - 1e-9))
+
+
 def cheapest(costs: Sequence[Tensor], count: int, gone: Sequence[Tensor | None] | None = None) -> list[Tensor]:
     """Masks of the `count` entries of least absolute value, over all tensors together; of equals, the first.
 

@@ -75,13 +75,15 @@ class Rules:
     """Epochs between a growth and the pruning of the layers before it (rho_p); 0 prunes in the same epoch, None never.
     Default 5 epochs."""
     prune_to: float | None = None
-    """Share of the weights, or units, that is left in the end: the smallest go, a few each epoch, whatever the belief
+    """Share of the weights, or units, that is left in the end: the smallest go, a few at a time, whatever the belief
     in them, fast at first and slowly later (Zhu & Gupta 2017). It goes by the planned `steps`, as `grow_at` does; None
     for no such plan."""
     prune_from: float = 0.3
     """Share of the planned steps after which that begins. Default 0.3."""
     prune_until: float = 0.8
     """Share of the planned steps after which it is done. Default 0.8."""
+    prune_steps: int = 20
+    """Prunings that it takes at most: one is due when that share of what is to go has to go. Default 20."""
     granularity: Granularity = "weight"
     """What is pruned: single weights, or whole units (hidden units, channels, attention heads) by the means of belief
     and saliency over their weights. `compact` can remove every pruned unit."""
@@ -117,7 +119,7 @@ class Rules:
         }  # fmt: skip
         least = {
             "max_depth": 1, "start_depth": 1, "grow_patience": 1, "grow_trial": 1, "grow_by": 1, "grow_slope": 2,
-            "freeze_patience": 1, "drop_window": 1,
+            "freeze_patience": 1, "drop_window": 1, "prune_steps": 1,
         }  # fmt: skip
         object.__setattr__(self, "grow_at", _checked_shares("grow_at", self.grow_at))
         for spec in dataclasses.fields(self):

@@ -97,19 +97,12 @@ def _of_task(task: Task[Any], name: str, test: str, quality: str, sign: int, sam
 NAVIGATION_SEEDS = range(200, 210)
 """Nothing was tuned on these."""
 NAVIGATION_DEPTHS = (1, 2, 3, 4)
-PREVIOUS: dict[str, Any] = {
-    "warmup": 10, "grow_patience": 10, "grow_threshold": 0.01, "grow_trial": 60, "max_depth": 3, "grow_at": [],
-    "weight_threshold": 0.1, "belief_increment": 0.01, "prune_patience": 60, "belief_threshold": 0.5, "prune_to": None,
-    "saliency": "magnitude", "saliency_threshold": 0.1, "freeze_patience": 30, "freeze_delta": 0.0015,
-    "granularity": "weight", "start_depth": None, "grow_by": 1, "remove_units": False,
-}  # fmt: skip
-"""The paper's rules with values for PPO, which were the default of `gpf train` before."""
 
 
 def _ours_in_navigation(found: Outcomes) -> dict[str, dict[str, Any]]:
     return {
         DEFAULT: {},
-        PAPER: {"depth": 1, "rules": PREVIOUS},
+        PAPER: {"rules": policy_gradient.ON_PLATEAUS},
     }
 
 
