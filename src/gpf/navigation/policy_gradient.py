@@ -29,10 +29,10 @@ CriticName = Literal["shared", "memory"]
 """`shared` is an output of the policy's network; `memory` a network that sees the features of memory."""
 
 PLANNED: dict[str, Any] = {
-    "grow_patience": None, "grow_at": (0.02, 0.25), "grow_by": "double", "max_depth": 4, "prune_patience": None,
-    "prune_to": 0.7, "granularity": "unit", "remove_units": True, "saliency": "magnitude", "freeze_patience": None,
+    "grow_patience": None, "grow_at": (0.25,), "grow_by": "double", "max_depth": 4, "prune_patience": None,
+    "prune_to": 0.7, "prune_steps": 8, "granularity": "unit", "remove_units": True, "saliency": "magnitude", "freeze_patience": None,
 }  # fmt: skip
-"""Rules that go by the planned steps: one layer, then two, then four, of which the weakest units are removed."""
+"""Rules that go by the planned steps: two layers, then four, of which the weakest units are removed."""
 ON_PLATEAUS: dict[str, Any] = {
     "warmup": 10, "grow_patience": 10, "grow_threshold": 0.01, "grow_trial": 60, "max_depth": 3, "grow_at": (),
     "grow_by": 1, "weight_threshold": 0.1, "belief_increment": 0.01, "prune_patience": 60, "belief_threshold": 0.5,
@@ -51,6 +51,7 @@ class Settings(LaneSettings):
     BY_OBSERVATION: ClassVar[dict[str, dict[str, Any]]] = {
         "onehot": {"critic": "memory", "discount": 0.999, "steps": 6_000_000, "averaging": 0.98},
     }
+    DEPTHS: ClassVar[dict[str, int]] = {"memory": 2}
     RULES: ClassVar[dict[str, Any]] = PLANNED
     RULES_BY_OBSERVATION: ClassVar[dict[str, dict[str, Any]]] = {
         "onehot": {**ON_PLATEAUS, "grow_patience": 60, "grow_threshold": 0.005, "max_depth": 2},

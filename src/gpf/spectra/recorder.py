@@ -13,6 +13,7 @@ from safetensors import SafetensorError, safe_open
 from torch import nn
 
 from gpf.network import GrowPruneFreeze
+from gpf.network.compaction.shrinking import fit
 from gpf.network.events import Event
 
 When = Literal["before", "after"]
@@ -30,6 +31,8 @@ class Snapshot:
     event: Event | None
     """What had happened; None before it."""
     model: nn.Module
+    stack: str = "layers"
+    """Path to the model's stack."""
 
     @property
     def label(self) -> str:
@@ -64,14 +67,14 @@ class Recorder:
     def _take(self, net: GrowPruneFreeze, when: When, event: Event | None) -> None:
         model = copy.deepcopy(net.model)
         number = len(net.events) - (when == "after")
-        self._write(Snapshot(number, when, net.epoch, net.depth, event, model))
+        self._write(Snapshot(number, when, net.epoch, net.depth, event, model, net.stack))
         self._last = model
 
 
 def write_snapshot(folder: Path, snapshot: Snapshot) -> None:
     """Put a snapshot's weights into a file of its own; an older one of the same event is replaced."""
     folder.mkdir(parents=True, exist_ok=True)
-    about: dict[str, Any] = {name: getattr(snapshot, name) for name in ("number", "when", "epoch", "depth")}
+    about: dict[str, Any] = {name: getattr(snapshot, name) for name in ("number", "when", "epoch", "depth", "stack")}
     about["event"] = None if snapshot.event is None else snapshot.event.to_json()
     tensors = {name: tensor.detach().contiguous().clone() for name, tensor in snapshot.model.state_dict().items()}
     path = folder / f"{snapshot.number:04d}-{snapshot.when}.safetensors"
@@ -89,6 +92,7 @@ def read_snapshots(folder: Path, build: Callable[[int], nn.Module]) -> Iterator[
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is no dict)
             with torch.random.fork_rng():  # the weights that are drawn are replaced
                 model = build(about["depth"])
+            fit(model, about["stack"], {name: tensor.shape for name, tensor in tensors.items()})
             model.load_state_dict(tensors)
             event = about.pop("event")
             about["event"] = None if event is None else Event.from_json(event)

@@ -102,7 +102,7 @@ NAVIGATION_DEPTHS = (1, 2, 3, 4)
 def _ours_in_navigation(found: Outcomes) -> dict[str, dict[str, Any]]:
     return {
         DEFAULT: {},
-        PAPER: {"rules": policy_gradient.ON_PLATEAUS},
+        PAPER: {"depth": 1, "rules": policy_gradient.ON_PLATEAUS},
     }
 
 

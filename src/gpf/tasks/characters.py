@@ -32,7 +32,7 @@ from gpf.tasks.task import Outcomes, Task, of_result
 
 ALPHABET = 65
 """Different characters of the text."""
-DEPTHS = (1, 2, 3, 4, 6, 8)
+DEPTHS = (1, 2, 3, 4, 8)
 """Depths of the fixed networks on the page; the last one is that of the networks that grow."""
 
 
@@ -134,11 +134,10 @@ class Training(DepthTraining[Config]):
 
 
 OTHERS: dict[str, dict[str, Any]] = {
-    **operators("identity", "interleave"),
+    **operators("identity"),
     f"{FASTER} to 2, equal FLOPs": {
         "kind": "faster", "layers": 2, "budget_layers": DEPTHS[-1], "rules": {"grow_at": "[0.1]"}
     },
-    f"{FASTER} to 4, equal FLOPs": {"kind": "faster", "layers": 4, "budget_layers": DEPTHS[-1]},
 }  # fmt: skip
 """Other ideas: ways to make new layers, and shallower final networks with as many FLOPs."""
 MEASURES: dict[str, Measure] = {
