@@ -7,7 +7,7 @@ from gpf.network.checkpoints.loading import load
 from gpf.network.checkpoints.saving import CheckpointError
 from gpf.network.compaction.declared import register_units
 from gpf.network.controller import GrowPruneFreeze, attach
-from gpf.network.events import Event, Frozen, Grown, Pruned, Removed, Shape, Thawed, Undone
+from gpf.network.events import Event, Frozen, Grown, Pruned, Regrown, Removed, Shape, Thawed, Undone
 from gpf.network.mlp import MLP
 from gpf.network.rules import Rules, batch_size
 from gpf.network.wrappers import renew
@@ -21,6 +21,7 @@ __all__ = [
     "GrowPruneFreeze",
     "Grown",
     "Pruned",
+    "Regrown",
     "Removed",
     "Rules",
     "Shape",

@@ -21,11 +21,23 @@ from gpf.network.compaction.compact import compact
 from gpf.network.compaction.links import check_follows, is_chain
 from gpf.network.compaction.units import unit_groups
 from gpf.network.drawing import drawing
-from gpf.network.events import METRIC, Event, Frozen, Grown, Pruned, Removed, Shape, Thawed, Undone, newest_layers
+from gpf.network.events import (
+    METRIC,
+    Event,
+    Frozen,
+    Grown,
+    Pruned,
+    Regrown,
+    Removed,
+    Shape,
+    Thawed,
+    Undone,
+    newest_layers,
+)
 from gpf.network.followers import arrange, bring_in_line, check_follower, take_out
 from gpf.network.growth import Plateau
 from gpf.network.hooks import Hook
-from gpf.network.layer import Layer
+from gpf.network.layer import Layer, Weight
 from gpf.network.masking import Masking, replaced
 from gpf.network.moments import keeps_second_moment
 from gpf.network.observation import observe
@@ -35,8 +47,8 @@ from gpf.network.prunable import Prunable, named_weights
 from gpf.network.removal import can_remove_units, remove_units
 from gpf.network.rules import Preset, Rules, batch_size
 from gpf.network.schedule import Schedule, check_planned
-from gpf.network.selection import candidates, select
-from gpf.network.wrappers import is_distributed, mean_over_processes, renew, share_activation, unwrap
+from gpf.network.selection import candidates, regrowing, select
+from gpf.network.wrappers import is_distributed, mean_over_processes, renew, share_activation, share_gradients, unwrap
 
 BlockFactory = Callable[[int], nn.Module]
 
@@ -74,7 +86,8 @@ def attach(
         stack: Path to the `Sequential` or `ModuleList` that holds the blocks.
         block: Makes a new block, given its place in the stack; if not given, the model's own `make_block` or, without
             one, a function that copies the last block and initialises the copy.
-        rules: When to do what; or `faster`, rules for less training time that fit the model's depth.
+        rules: When to do what; or `faster`, rules for less training time that fit the model's depth, or `smaller`,
+            rules for fewer parameters that prune units, or weights where no units of the model can be removed.
         prunable: Whether a parameter, given by its name within the block, is a weight that may lose entries; by default
             every matrix and kernel but embeddings, tables of positions, scales and the like.
         steps: Planned number of optimizer steps, for rules that go by it (`grow_at`).
@@ -137,6 +150,8 @@ class GrowPruneFreeze:
         self.rules: Rules = rules
         self.sharded: bool = sharding.is_sharded(model)
         self.distributed: bool = distributed or self.sharded
+        if self.sharded and (rules.remove_units or rules.regrow):
+            raise ValueError("remove_units and regrow must be off for a sharded model")
         self.prunable = prunable
         self.epoch: int = 0
         self.events: list[Event] = []
@@ -444,7 +459,7 @@ class GrowPruneFreeze:
         if self.rules.saliency == "obd" and self.optimizers is not None:
             of = {weight.name: self.optimizers.find(weight.parameter)[1] for weight in layer.weights}
             squares = {name for name, optimizer in of.items() if not keeps_second_moment(optimizer)}
-        layer.watch(squares, activations=self.rules.activation_threshold is not None)
+        layer.watch(squares, self.rules.activation_threshold is not None, dense=self.rules.regrow > 0)
 
     def extend(self) -> None:
         """Put a block of whatever weights at the end of the stack, for `state.restore` to fill; nothing is logged."""
@@ -530,15 +545,39 @@ class GrowPruneFreeze:
         return self._log(Grown, growth.new_places(arranged, depth), reason, before)
 
     def _planned_pruning(self, progress: float) -> list[Event]:
-        """Prune as far as the plan has it by now, if that is further than before."""
+        """Prune as far as the plan has it by now, if that is further than before; with `regrow`, exchange weights."""
         rules = self.rules
         if rules.prune_to is None:
             return []
-        keep = pruning.scheduled_keep(progress, rules.prune_from, rules.prune_until, rules.prune_to)
+        begin, end, why = rules.prune_from, rules.prune_until, f"planned, at {progress:.1%} of the training"
+        keep = pruning.scheduled_keep(progress, begin, end, rules.prune_to)
         if keep >= self.schedule.kept:
             return []
         self.schedule.kept = keep
-        return self._prune(f"planned, at {progress:.1%} of the training", keep, spare_newest=False)
+        share = pruning.scheduled_regrowth(progress, begin, end, rules.regrow)
+        learning = [layer for layer in self.layers if not layer.frozen]
+        if share and self.distributed:
+            for layer in learning:
+                share_gradients(layer)
+        total = sum(weight.parameter.numel() for layer in learning for weight in layer.weights)
+        total += sum(layer.removed_weights for layer in learning)
+        back = regrowing(learning, round(share * round(keep * total))) if share else []
+        count = sum(int(torch.count_nonzero(mask)) for _, _, mask in back)
+        events = self._prune(why, keep - count / max(1, total), spare_newest=False)
+        if count:
+            events.append(self._regrow(back, count, why))
+        for layer in self.layers:
+            layer.forget_dense_gradients()
+        return events
+
+    def _regrow(self, back: list[tuple[Layer, Weight, Tensor]], count: int, why: str) -> Event:
+        before, touched = self._announced(), []
+        for layer, weight, mask in back:
+            if bool(mask.any()):
+                surgery.regrow(layer, weight, mask, self._trained_by())
+                touched.append(self.layers.index(layer))
+        reason = f"{count:,} pruned weights with the largest gradients, {why}"
+        return self._log(Regrown, tuple(sorted({*touched})), reason, before)
 
     @torch.no_grad()
     def _prune(self, why: str, keep: float | None = None, spare_newest: bool = True) -> list[Event]:

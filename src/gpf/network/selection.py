@@ -101,6 +101,14 @@ def select(
     return Selection(found, chosen, total, "weights")
 
 
+def regrowing(layers: Sequence[Layer], count: int) -> list[tuple[Layer, Weight, Tensor]]:
+    """Which pruned entries come back, at most so many: those with the largest gradients since the last epoch."""
+    found = [(layer, weight) for layer in layers for weight in layer.masked if weight.dense is not None]
+    gradients = [weight.dense for _, weight in found if weight.dense is not None]
+    masks = pruning.returning(gradients, [_mask(weight) for _, weight in found], count)
+    return [(layer, weight, mask) for (layer, weight), mask in zip(found, masks, strict=True)]
+
+
 def _select_units(
     candidates: Sequence[Candidate], units: Sequence[Units], rules: Rules, keep: float | None, lost: int
 ) -> Selection:
