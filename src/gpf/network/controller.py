@@ -15,6 +15,7 @@ from torch.optim import Optimizer
 from gpf.network import growth, pruning, sharding, surgery
 from gpf.network.blocks.arrangeable import check_arrangeable
 from gpf.network.blocks.factory import default_block, new_blocks
+from gpf.network.caching import FrozenCache
 from gpf.network.checkpoints.saving import save
 from gpf.network.checkpoints.state import capture, rearranged, restore, unique_tensors
 from gpf.network.compaction.compact import compact
@@ -349,6 +350,14 @@ class GrowPruneFreeze:
         surgery.thaw(self.layers[layer], self._trained_by(), self.stored.pop(layer), prefix)
         sharding.renew_root(self.model)
         return self._log(Thawed, (layer,), reason, before)
+
+    def cache_frozen(self, limit: int = 2**30) -> FrozenCache:
+        """A cache of what enters the first layer that learns, for a data set in memory, of at most so many bytes.
+
+        While leading layers, and what precedes the stack, are frozen, `with cache.rows(indices): model(x)` runs them
+        once for each row.
+        """
+        return FrozenCache(self, limit)
 
     def undo(self, hold: int | None = None) -> Event:
         """Go back to the state just before the last growth: weights, optimizer and counters, bit for bit.
