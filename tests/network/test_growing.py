@@ -380,7 +380,7 @@ def test_rules_that_cannot_be_are_refused(values, message):
     ("options", "message"),
     [
         ({"rules": gpf.Rules(grow_at=(0.5,))}, "^steps must be given, because the rules go by them"),
-        ({"rules": "quicker"}, "^rules must be gpf.Rules or one of faster, got 'quicker'$"),
+        ({"rules": "quicker"}, "^rules must be gpf.Rules or one of faster, smaller, got 'quicker'$"),
         ({"rules": "faster", "steps": 0}, "^steps must be a whole number of at least 1, got 0$"),
         (
             {"rules": gpf.Rules(grow_init="stack")},

@@ -447,6 +447,11 @@ def test_sharded_models_and_rules_without_units_are_refused():
     net.sharded = True
     with pytest.raises(ValueError, match="^units cannot be removed from a sharded model"):
         net.remove_units()
+    rules = gpf.Rules.fixed(granularity="unit", remove_units=True)
+    with pytest.raises(ValueError, match="^remove_units must be False for a sharded model, got True$"):
+        net.restart(rules)
+    with pytest.raises(ValueError, match=r"^regrow must be 0 for a sharded model, got 0.3$"):
+        net.restart(gpf.Rules.fixed(prune_to=0.5, regrow=0.3), steps=10)
     with pytest.raises(ValueError, match="^granularity must be 'unit' with remove_units=True, got 'weight'$"):
         gpf.Rules(remove_units=True)
     with pytest.raises(ValueError, match="^remove_units must be True or False, got 1$"):

@@ -12,6 +12,7 @@ from gpf.network.layer import Layer, Weight
 from gpf.network.moments import second_moment
 from gpf.network.optimizers import Optimizers
 from gpf.network.rules import Rules, Saliency
+from gpf.network.wrappers import share_gradients
 
 
 @dataclass(frozen=True)
@@ -101,12 +102,25 @@ def select(
     return Selection(found, chosen, total, "weights")
 
 
-def regrowing(layers: Sequence[Layer], count: int) -> list[tuple[Layer, Weight, Tensor]]:
-    """Which pruned entries come back, at most so many: those with the largest gradients since the last epoch."""
-    found = [(layer, weight) for layer in layers for weight in layer.masked if weight.dense is not None]
-    gradients = [weight.dense for _, weight in found if weight.dense is not None]
-    masks = pruning.returning(gradients, [_mask(weight) for _, weight in found], count)
-    return [(layer, weight, mask) for (layer, weight), mask in zip(found, masks, strict=True)]
+def regrowing(
+    layers: Sequence[Layer], keep: float, share: float, distributed: bool
+) -> tuple[list[tuple[Layer, Weight, Tensor]], int]:
+    """Which pruned weights come back, those with the largest gradients since the last epoch; and the number of all.
+
+    Args:
+        layers: The layers that learn.
+        keep: The share of their weights that is to be left.
+        share: The share of those that may come back.
+        distributed: Whether gradients were gathered by several processes.
+    """
+    if distributed:
+        for layer in layers:
+            share_gradients(layer)
+    total = sum(layer.removed_weights + sum(w.parameter.numel() for w in layer.weights) for layer in layers)
+    found = [(layer, weight, weight.dense) for layer in layers for weight in layer.masked if weight.dense is not None]
+    count = round(share * round(keep * total))
+    masks = pruning.returning([dense for _, _, dense in found], [_mask(weight) for _, weight, _ in found], count)
+    return [(layer, weight, mask) for (layer, weight, _), mask in zip(found, masks, strict=True)], max(1, total)
 
 
 def _select_units(
