@@ -138,7 +138,7 @@ def _select_units(
     if keep is None:
         dead = [_below(belief, cost, rules) for belief, cost in zip(beliefs, costs, strict=True)]
     else:
-        dead = _all_but(keep, costs, gone, costs, lost)
+        dead = _all_but(keep, [_with_one_spared(cost) for cost in costs], gone, costs, lost)
     for units_gone, cost in zip(dead, costs, strict=True):
         if units_gone.all():
             units_gone[cost.argmax()] = False  # without any unit nothing would pass
@@ -152,6 +152,13 @@ def _select_units(
     total = sum(group.count for group in groups)
     found = [(layer, by_name[layer, name].weight, mask) for (layer, name), mask in masks.items()]
     return Selection(found, chosen, total, "units")
+
+
+def _with_one_spared(cost: Tensor) -> Tensor:
+    """The costs of units, of which the highest is beyond all others: one unit of a layer has to stay."""
+    cost = cost.clone()
+    cost[cost.argmax()] = torch.inf
+    return cost
 
 
 def _below(belief: Tensor, cost: Tensor, rules: Rules) -> Tensor:
