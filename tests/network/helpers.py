@@ -55,7 +55,7 @@ def snapshot(net):
     for i, layer in enumerate(net.layers):
         state[f"layer/{i}"] = (layer.frozen, layer.still, layer.gradients, layer.activations)
         for weight in layer.weights:
-            for key in ("belief", "pruned", "previous", "squares"):
+            for key in ("belief", "pruned", "previous", "squares", "dense"):
                 value = getattr(weight, key)
                 state[f"layer/{i}/{weight.name}/{key}"] = None if value is None else value.clone()
         state[f"layer/{i}/activation"] = None if layer.activation is None else layer.activation.clone()

@@ -118,8 +118,14 @@ def drop(folder, *path):
         (("prunes_due", [-1]), "prunes_due[0] must be a whole number of at least 0, got -1"),
         (("trainable", ["x"]), "trainable must name parameters that the model has there, got 'x'"),
         (("events", {}), "events must be a list, got {}"),
-        (("events", 0, "kind", "shrunk"), "events[0].kind must be one of grown, pruned, frozen, thawed, undone, got"),
-        (("events", 0, "kind", []), "events[0].kind must be one of grown, pruned, frozen, thawed, undone, got []"),
+        (
+            ("events", 0, "kind", "shrunk"),
+            "events[0].kind must be one of grown, pruned, regrown, removed, frozen, thawed, undone, got",
+        ),
+        (
+            ("events", 0, "kind", []),
+            "events[0].kind must be one of grown, pruned, regrown, removed, frozen, thawed, undone, got []",
+        ),
         (("events", 0, "after", "frozen", "x"), "events[0].after.frozen must be a list, got 'x'"),
         (("rules", "unknown", 1), "rules has an unknown entry 'unknown'"),
         (("rules", "mode", "best"), "rules: mode must be one of min, max, got 'best'"),

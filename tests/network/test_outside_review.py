@@ -44,7 +44,7 @@ def test_overdue_growths_come_together_and_none_when_nothing_would_train_them():
         model := linear_stack(8), torch.optim.SGD(model.parameters(), lr=0.01), "0", rules="faster", steps=9
     )
     assert net.depth == 2
-    (event,) = net.end_epoch(1.0, progress=0.5)
+    (event,) = net.end_epoch(1.0, progress=0.8)
     assert (event.before.depth, event.after.depth, net.depth) == (2, 8, 8)
     late = gpf.attach(
         model := linear_stack(8), torch.optim.SGD(model.parameters(), lr=0.01), "0", rules="faster", steps=9
@@ -350,7 +350,7 @@ def test_mistakes_are_one_sentence(call, message, tmp_path):
 @pytest.mark.parametrize("rules", [5, gpf.Rules, {}])
 def test_what_is_no_rules_is_refused(rules):
     model = linear_stack(2)
-    with pytest.raises(ValueError, match="^rules must be gpf.Rules or one of faster, got "):
+    with pytest.raises(ValueError, match="^rules must be gpf.Rules or one of faster, smaller, got "):
         gpf.attach(model, torch.optim.Adam(model.parameters()), "0", rules=rules)
     with pytest.raises(ValueError, match="^optimizer must be a torch optimizer or a sequence of them, got None$"):
         gpf.attach(model, None, "0")

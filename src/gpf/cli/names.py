@@ -14,7 +14,7 @@ RULES = (
     "warmup", "grow_patience", "grow_threshold", "grow_at", "grow_slope", "start_depth", "grow_by", "grow_place",
     "grow_cooldown", "grow_init", "grow_trial", "grow_undoable", "max_depth", "mode", "weight_threshold",
     "activation_threshold", "belief_increment", "belief_fall", "prune_patience", "prune_to", "prune_from",
-    "prune_until", "prune_steps", "granularity", "remove_units",
+    "prune_until", "prune_steps", "regrow", "granularity", "remove_units",
     "belief_threshold", "saliency", "saliency_threshold", "freeze_patience",
     "freeze_delta", "freeze_fraction", "drop", "drop_window", "batch_decay",
 )  # fmt: skip

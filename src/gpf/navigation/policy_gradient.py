@@ -30,7 +30,8 @@ CriticName = Literal["shared", "memory"]
 
 PLANNED: dict[str, Any] = {
     "grow_patience": None, "grow_at": (0.25,), "grow_by": "double", "max_depth": 4, "prune_patience": None,
-    "prune_to": 0.7, "prune_steps": 8, "granularity": "unit", "remove_units": True, "saliency": "magnitude", "freeze_patience": None,
+    "prune_to": 0.7, "prune_steps": 8, "granularity": "unit", "remove_units": True, "saliency": "magnitude",
+    "freeze_patience": None,
 }  # fmt: skip
 """Rules that go by the planned steps: two layers, then four, of which the weakest units are removed."""
 ON_PLATEAUS: dict[str, Any] = {

@@ -3,7 +3,6 @@
 import dataclasses
 import math
 import warnings
-import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn, Protocol, SupportsFloat
@@ -13,29 +12,44 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from gpf.network import growth, pruning, sharding, surgery
+from gpf.network.attaching import ATTACHED, check_attachable, check_shardable, shorten
 from gpf.network.blocks.arrangeable import check_arrangeable
 from gpf.network.blocks.factory import default_block, new_blocks
+from gpf.network.caching import FrozenCache
 from gpf.network.checkpoints.saving import save
-from gpf.network.checkpoints.state import capture, rearranged, restore, unique_tensors
+from gpf.network.checkpoints.state import restore, unique_tensors
 from gpf.network.compaction.compact import compact
-from gpf.network.compaction.links import check_follows, is_chain
+from gpf.network.compaction.links import is_chain
 from gpf.network.compaction.units import unit_groups
 from gpf.network.drawing import drawing
-from gpf.network.events import METRIC, Event, Frozen, Grown, Pruned, Removed, Shape, Thawed, Undone, newest_layers
-from gpf.network.followers import arrange, bring_in_line, check_follower, take_out
+from gpf.network.events import (
+    METRIC,
+    Event,
+    Frozen,
+    Grown,
+    Pruned,
+    Regrown,
+    Removed,
+    Shape,
+    Thawed,
+    Undone,
+    newest_layers,
+)
+from gpf.network.followers import bring_in_line, check_follower, take_out
+from gpf.network.growing import add_blocks, cost_ratio, has_room, next_blocks
 from gpf.network.growth import Plateau
 from gpf.network.hooks import Hook
-from gpf.network.layer import Layer
+from gpf.network.layer import Layer, Weight
 from gpf.network.masking import Masking, replaced
 from gpf.network.moments import keeps_second_moment
 from gpf.network.observation import observe
-from gpf.network.optimizers import Optimizers, groups_like
+from gpf.network.optimizers import Optimizers
 from gpf.network.presets import chosen_rules
-from gpf.network.prunable import Prunable, named_weights
+from gpf.network.prunable import Prunable
 from gpf.network.removal import can_remove_units, remove_units
 from gpf.network.rules import Preset, Rules, batch_size
 from gpf.network.schedule import Schedule, check_planned
-from gpf.network.selection import candidates, select
+from gpf.network.selection import candidates, regrowing, select
 from gpf.network.wrappers import is_distributed, mean_over_processes, renew, share_activation, unwrap
 
 BlockFactory = Callable[[int], nn.Module]
@@ -49,10 +63,6 @@ class Watcher(Protocol):
 
     def after(self, net: "GrowPruneFreeze", event: Event) -> None:
         """It has happened."""
-
-
-_ATTACHED: weakref.WeakSet[nn.Module] = weakref.WeakSet()
-"""The stacks to which a network is attached."""
 
 
 def attach(
@@ -74,7 +84,8 @@ def attach(
         stack: Path to the `Sequential` or `ModuleList` that holds the blocks.
         block: Makes a new block, given its place in the stack; if not given, the model's own `make_block` or, without
             one, a function that copies the last block and initialises the copy.
-        rules: When to do what; or `faster`, rules for less training time that fit the model's depth.
+        rules: When to do what; or `faster`, rules for less training time that fit the model's depth, or `smaller`,
+            rules for fewer parameters that prune units, or weights where no units of the model can be removed.
         prunable: Whether a parameter, given by its name within the block, is a weight that may lose entries; by default
             every matrix and kernel but embeddings, tables of positions, scales and the like.
         steps: Planned number of optimizer steps, for rules that go by it (`grow_at`).
@@ -93,7 +104,7 @@ def attach(
     if block is None:
         block = getattr(bare, "make_block", None) or default_block(bare, stack)
     if chosen.start_depth is not None:
-        _shorten(model, Optimizers(optimizer), stack, chosen, prunable)
+        shorten(model, Optimizers(optimizer), stack, chosen, prunable)
     net = GrowPruneFreeze(bare, optimizer, stack, block, chosen, is_distributed(model), prunable, steps)
     net.masking.watch_wrapper(model)
     return net
@@ -126,7 +137,7 @@ class GrowPruneFreeze:
         steps: int | None = None,
     ) -> None:
         optimizers = Optimizers(optimizer)
-        _check_attachable(model, stack, optimizers)
+        check_attachable(model, stack, optimizers)
         check_arrangeable(model, stack, rules)
         self.schedule: Schedule = Schedule(steps)
         self.model = model
@@ -137,6 +148,7 @@ class GrowPruneFreeze:
         self.rules: Rules = rules
         self.sharded: bool = sharding.is_sharded(model)
         self.distributed: bool = distributed or self.sharded
+        check_shardable(self.sharded, rules)
         self.prunable = prunable
         self.epoch: int = 0
         self.events: list[Event] = []
@@ -152,7 +164,7 @@ class GrowPruneFreeze:
             self._watch(layer)
         self.masking: Masking = Masking(self.layers, model, optimizers)
         self._counting = optimizers.members[0].register_step_post_hook(Hook(self._count_step))
-        _ATTACHED.add(surgery.find_stack(model, stack))
+        ATTACHED.add(surgery.find_stack(model, stack))
 
     # What it is
 
@@ -224,8 +236,10 @@ class GrowPruneFreeze:
         fallen = plateau.fallen(rules) if warm else None
         planned = growth.count_due(rules.grow_at, self.schedule.passed, progress) if warm else 0
         planned = planned if progress < 1.0 else 0  # nothing would train them
-        reason = fallen or (self._reason_to_grow(plateau, progress if planned else None) if warm else None)
-        new = self._new_blocks(max(1, planned)) if reason is not None and self._has_room() else None
+        reason = fallen
+        if reason is None and warm and has_room(self) and self.plateau.trial == 0:  # one growth on trial at a time
+            reason = growth.reason_to_grow(plateau, rules, progress if planned else None, cost_ratio(self))
+        new = next_blocks(self, max(1, planned)) if reason is not None and has_room(self) else None
         # Everything that can fail has been tried: from here on the network changes.
         self.epoch += 1
         ending_trial, self.plateau = self.plateau.trial == 1, plateau
@@ -262,7 +276,7 @@ class GrowPruneFreeze:
     def _warn_of_missed_growths(self) -> None:
         """Say so where a training is over and planned growths are not."""
         missed = len(self.rules.grow_at) - self.schedule.passed
-        if missed > 0 and self._has_room():
+        if missed > 0 and has_room(self):
             self.schedule.passed += missed
             warnings.warn(
                 f"training is over and {missed} planned growths are not, so the network has {self.depth} layers;"
@@ -288,6 +302,7 @@ class GrowPruneFreeze:
             raise ValueError(f"rules must be gpf.Rules, got {rules!r}")
         check_planned(rules, steps)
         check_arrangeable(self.model, self.stack, rules)
+        check_shardable(self.sharded, rules)
         self.schedule = Schedule(steps)
         for frozen in self.frozen:
             self.thaw(frozen)
@@ -303,7 +318,7 @@ class GrowPruneFreeze:
     def grow(self, reason: str = "asked for") -> Event:
         """Grow now, whatever the rules say of the metric: by `grow_by` layers, and by one at least."""
         self._check_changeable()
-        return self._grow(self._new_blocks(), reason)
+        return self._grow(next_blocks(self), reason)
 
     def prune(self, reason: str = "asked for", keep: float | None = None) -> Event:
         """Prune now, in every layer but the newest, what the rules allow.
@@ -334,6 +349,14 @@ class GrowPruneFreeze:
         surgery.thaw(self.layers[layer], self._trained_by(), self.stored.pop(layer), prefix)
         sharding.renew_root(self.model)
         return self._log(Thawed, (layer,), reason, before)
+
+    def cache_frozen(self, limit: int = 2**30) -> FrozenCache:
+        """A cache of what enters the first layer that learns, for a data set in memory, of at most so many bytes.
+
+        While leading layers, and what precedes the stack, are frozen, `with cache.rows(indices): model(x)` runs them
+        once for each row.
+        """
+        return FrozenCache(self, limit)
 
     def undo(self, hold: int | None = None) -> Event:
         """Go back to the state just before the last growth: weights, optimizer and counters, bit for bit.
@@ -378,7 +401,8 @@ class GrowPruneFreeze:
         too; wrappers have to be renewed. A growth from before cannot be undone any more.
         """
         self._check_changeable()
-        self._check_removable()
+        if self.sharded:
+            raise ValueError("units cannot be removed from a sharded model; save it, and load it in one process")
         return self._remove_units(reason)
 
     def compact(self) -> nn.Module:
@@ -410,7 +434,7 @@ class GrowPruneFreeze:
             layer.unwatch()
         self.masking.remove()
         self._counting.remove()
-        _ATTACHED.discard(surgery.find_stack(self.model, self.stack))
+        ATTACHED.discard(surgery.find_stack(self.model, self.stack))
         return self.model
 
     def __deepcopy__(self, memo: object) -> NoReturn:
@@ -433,7 +457,8 @@ class GrowPruneFreeze:
         assert self.optimizers is not None  # `_check_changeable` has said so
         return self.optimizers
 
-    def _adopt(self, block: nn.Module) -> None:
+    def adopt(self, block: nn.Module) -> None:
+        """Watch a block that is now the last of the stack; nothing is logged."""
         layer = Layer(block, self.prunable)
         self._watch(layer)
         self.layers.append(layer)
@@ -444,101 +469,55 @@ class GrowPruneFreeze:
         if self.rules.saliency == "obd" and self.optimizers is not None:
             of = {weight.name: self.optimizers.find(weight.parameter)[1] for weight in layer.weights}
             squares = {name for name, optimizer in of.items() if not keeps_second_moment(optimizer)}
-        layer.watch(squares, activations=self.rules.activation_threshold is not None)
+        layer.watch(squares, self.rules.activation_threshold is not None, dense=self.rules.regrow > 0)
 
     def extend(self) -> None:
         """Put a block of whatever weights at the end of the stack, for `state.restore` to fill; nothing is logged."""
         (block,) = new_blocks(self.model, self.stack, self.make_block, self.rules.grow_init, self.distributed)
         surgery.append_block(self.model, self.stack, block)
-        self._adopt(block)
+        self.adopt(block)
 
     def _count_step(self, *_: Any) -> None:
         self.schedule.step += 1
 
-    def _has_room(self) -> bool:
-        return self.rules.grows and self.depth < (self.rules.max_depth or math.inf)
-
-    def _reason_to_grow(self, plateau: Plateau, planned: float | None) -> str | None:
-        """Why to grow now: a plan, whose share of the steps is given, a plateau, or slopes; None if nothing says so."""
-        rules = self.rules
-        if not self._has_room() or self.plateau.trial > 0:  # one growth on trial at a time
-            return None
-        if plateau.hold > 0:
-            return None
-        if planned is not None:
-            return f"planned, at {planned:.1%} of the training"
-        patience = rules.grow_patience
-        if patience is not None and growth.plateaued(
-            plateau.before, plateau.window, patience, rules.grow_threshold, rules.mode
-        ):
-            return _plateau_reason(plateau, rules)
-        if rules.grow_slope is not None and len(plateau.late) == rules.grow_slope:
-            ratio = self._cost_ratio()
-            if growth.slowed(plateau.early, plateau.late, ratio, rules.mode):
-                return _slope_reason(plateau, rules, ratio)
-        return None
-
-    def _count_new(self, times: int = 1) -> int:
-        return growth.count_new(self.depth, self.rules.grow_by, self.rules.max_depth, times)
-
-    def _cost_ratio(self) -> float:
-        """What a step costs, in units of what it would cost after a growth, both counted in parameters."""
-        now = sum(parameter.numel() for parameter in self.model.parameters())
-        return now / (now + self._count_new() * self.layers[-1].size)
-
-    def _arrangement(self, count: int) -> list[int]:
-        return growth.arrangement(self.depth, count, self.rules.grow_init, self.rules.grow_place)
-
-    def _new_blocks(self, times: int = 1) -> list[nn.Module]:
-        """The blocks to grow by, as often as that; nothing that is in use changes."""
-        count = max(1, self._count_new(times))
-        arranged = self._arrangement(count)
-        after = arranged.index(self.depth) if self.depth in arranged else None
-        check_arrangeable(self.model, self.stack, self.rules)  # removed units may have made blocks differ
-        init = self.rules.grow_init
-        blocks = new_blocks(self.model, self.stack, self.make_block, init, self.distributed, count, after)
-        if any(layer.removed_units for layer in self.layers):
-            check_follows(self.model, self.stack, blocks[0])
-        return blocks
-
     def _grow(self, blocks: list[nn.Module], reason: str) -> Event:
-        before, optimizers, depth = self._announced(), self._trained_by(), self.depth
-        arranged = self._arrangement(len(blocks))
-        example = max(0, arranged.index(depth) - 1) if depth in arranged else depth - 1  # the block before them
-        like, stored = self.layers[example].block, self.stored.get(example, {})
-        groups = [groups_like(like, block, optimizers, stored) for block in blocks]
-        if self.rules.grow_undoable or self.rules.grow_trial is not None:
-            tensors, manifest = capture(self)
-            self.before_growth = {name: tensor.detach().clone() for name, tensor in tensors.items()}, manifest
-        for place, block in enumerate(blocks, depth):
-            surgery.append_block(self.model, self.stack, block)
-            prefix = surgery.block_path(self.model, self.stack, place)
-            for name, parameter in block.named_parameters():
-                if parameter.requires_grad:
-                    surgery.join(optimizers, parameter, groups[place - depth][name], prefix + name)
-            self._adopt(block)
-        for layer in self.layers:
-            layer.forget_gradients()
-        if arranged != list(range(self.depth)):
-            prefixes = [surgery.block_path(self.model, self.stack, place) for place in range(self.depth)]
-            restore(self, *rearranged(*capture(self), prefixes, arranged))
-            for follower in self.followers:
-                arrange(follower, self.stack, self.layers, arranged)
+        before = self._announced()
+        places = add_blocks(self, self._trained_by(), blocks)
         self.plateau = self.plateau.restarted(self.rules)
         if self.rules.prune_patience is not None:
             self.prunes_due.append(self.rules.prune_patience)
-        return self._log(Grown, growth.new_places(arranged, depth), reason, before)
+        return self._log(Grown, places, reason, before)
 
     def _planned_pruning(self, progress: float) -> list[Event]:
-        """Prune as far as the plan has it by now, if that is further than before."""
+        """Prune as far as the plan has it by now, if that is further than before; with `regrow`, exchange weights."""
         rules = self.rules
         if rules.prune_to is None:
             return []
-        keep = pruning.scheduled_keep(progress, rules.prune_from, rules.prune_until, rules.prune_to)
+        begin, end, why = rules.prune_from, rules.prune_until, f"planned, at {progress:.1%} of the training"
+        keep = pruning.scheduled_keep(progress, begin, end, rules.prune_to)
         if not pruning.is_due(keep, self.schedule.kept, rules.prune_to, rules.prune_steps):
             return []
         self.schedule.kept = keep
-        return self._prune(f"planned, at {progress:.1%} of the training", keep, spare_newest=False)
+        back: list[tuple[Layer, Weight, Tensor]] = []
+        total = 1
+        if share := pruning.scheduled_regrowth(progress, begin, end, rules.regrow):
+            back, total = regrowing([layer for layer in self.layers if not layer.frozen], keep, share, self.distributed)
+        count = sum(int(torch.count_nonzero(mask)) for _, _, mask in back)
+        events = self._prune(why, keep - count / total, spare_newest=False)
+        if count:
+            events.append(self._regrow(back, count, why))
+        for layer in self.layers:
+            layer.forget_dense_gradients()
+        return events
+
+    def _regrow(self, back: list[tuple[Layer, Weight, Tensor]], count: int, why: str) -> Event:
+        before, touched = self._announced(), []
+        for layer, weight, mask in back:
+            if bool(mask.any()):
+                surgery.regrow(layer, weight, mask, self._trained_by())
+                touched.append(self.layers.index(layer))
+        reason = f"{count:,} pruned weights with the largest gradients, {why}"
+        return self._log(Regrown, tuple(sorted({*touched})), reason, before)
 
     @torch.no_grad()
     def _prune(self, why: str, keep: float | None = None, spare_newest: bool = True) -> list[Event]:
@@ -565,12 +544,6 @@ class GrowPruneFreeze:
         if rules.remove_units and can_remove_units(self.model, self.stack, self.layers):
             events.append(self._remove_units(why))
         return events
-
-    def _check_removable(self) -> None:
-        if self.sharded:
-            raise ValueError(
-                "units cannot be removed from a sharded model; save() it, and gpf.load() it in one process"
-            )
 
     def _remove_units(self, why: str) -> Event:
         before = self._announced()
@@ -654,50 +627,6 @@ class GrowPruneFreeze:
         if not isinstance(layer, int) or isinstance(layer, bool) or not 0 <= layer < self.depth:
             raise ValueError(f"layer must be a whole number from 0 to {self.depth - 1}, got {layer!r}")
         return layer
-
-
-def _shorten(model: nn.Module, optimizers: Optimizers, stack: str, rules: Rules, prunable: Prunable | None) -> None:
-    """Cut the stack of a model to the depth that the rules begin with, once nothing speaks against attaching."""
-    bare = unwrap(model)
-    if is_distributed(model) or sharding.is_sharded(bare):
-        raise ValueError("start_depth must be None for a model that is wrapped for several processes; attach first")
-    _check_attachable(bare, stack, optimizers)
-    check_arrangeable(bare, stack, rules)
-    blocks = surgery.find_stack(bare, stack)
-    depth = rules.start_depth or 1
-    if depth > len(blocks):
-        raise ValueError(f"start_depth must be at most the {len(blocks)} layers that the model has, got {depth}")
-    for block in blocks:
-        list(named_weights(block, prunable))  # raises where the choice is wrong
-    surgery.shorten(bare, stack, depth, optimizers)
-
-
-def _check_attachable(model: nn.Module, stack: str, optimizers: Optimizers) -> None:
-    """Refuse what cannot be trained and changed at the same time."""
-    sharding.check(model)
-    blocks = surgery.find_stack(model, stack)
-    if blocks in _ATTACHED:
-        raise ValueError(f"gpf is attached to {stack!r} of this model already; call detach() first")
-    if len({id(block) for block in blocks}) < len(blocks):
-        raise ValueError(f"stack must hold each block once, got {stack!r} with a block twice")
-    members = {id(p) for group in optimizers.groups for p in group["params"]}
-    for name, parameter in blocks.named_parameters():
-        if parameter.requires_grad and id(parameter) not in members:
-            where = f"{stack}.{name}" if stack else name
-            raise ValueError(f"optimizer must train the whole stack, got one without {where}")
-
-
-def _plateau_reason(plateau: Plateau, rules: Rules) -> str:
-    assert plateau.before is not None  # or there is no plateau
-    gain = growth.improvement(plateau.before, plateau.window, rules.mode)
-    least = f"less than {rules.grow_threshold:g}" if rules.grow_threshold else "not more than 0"
-    return f"{METRIC} improved by {gain:.2g} in {rules.grow_patience} epochs, {least}"
-
-
-def _slope_reason(plateau: Plateau, rules: Rules, ratio: float) -> str:
-    sign = -1.0 if rules.mode == "min" else 1.0
-    early, late = (sign * growth.slope(values) for values in (plateau.early, plateau.late))
-    return f"{METRIC} improves by {late:.2g} an epoch, less than {ratio:.2f} of the {early:.2g} after the last growth"
 
 
 def _reason_to_undo(since: float | None, before: float | None) -> str:

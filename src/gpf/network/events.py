@@ -88,6 +88,13 @@ class Pruned(Event):
 
 
 @dataclass(frozen=True)
+class Regrown(Event):
+    """Pruned weights learn again."""
+
+    kind: ClassVar[str] = "regrown"
+
+
+@dataclass(frozen=True)
 class Removed(Event):
     """Units that pruning has cut off were removed from the model."""
 
@@ -119,7 +126,7 @@ class Undone(Event):
     structural: ClassVar[bool] = True
 
 
-KINDS = {kind.kind: kind for kind in (Grown, Pruned, Removed, Frozen, Thawed, Undone)}
+KINDS = {kind.kind: kind for kind in (Grown, Pruned, Regrown, Removed, Frozen, Thawed, Undone)}
 
 
 def newest_layers(events: Sequence[Event], depth: int) -> tuple[int, ...]:

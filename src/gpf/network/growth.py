@@ -183,3 +183,38 @@ class Plateau:
         if self.at_growth is None or self.since is None:
             return False
         return not improved(improvement(self.at_growth, [self.since], rules.mode), rules.grow_threshold)
+
+
+def reason_to_grow(plateau: Plateau, rules: Rules, planned: float | None, cost_ratio: float) -> str | None:
+    """Why to grow now: a plan, a plateau, or slopes; None if nothing says so.
+
+    Args:
+        plateau: The metric so far.
+        rules: The rules.
+        planned: The share of the training that is over, if a planned growth is due.
+        cost_ratio: As for `slowed`.
+    """
+    if plateau.hold > 0:
+        return None
+    if planned is not None:
+        return f"planned, at {planned:.1%} of the training"
+    patience = rules.grow_patience
+    if patience is not None and plateaued(plateau.before, plateau.window, patience, rules.grow_threshold, rules.mode):
+        return _plateau_reason(plateau, rules)
+    compared = rules.grow_slope is not None and len(plateau.late) == rules.grow_slope
+    if compared and slowed(plateau.early, plateau.late, cost_ratio, rules.mode):
+        return _slope_reason(plateau, rules, cost_ratio)
+    return None
+
+
+def _plateau_reason(plateau: Plateau, rules: Rules) -> str:
+    assert plateau.before is not None  # or there is no plateau
+    gain = improvement(plateau.before, plateau.window, rules.mode)
+    least = f"less than {rules.grow_threshold:g}" if rules.grow_threshold else "not more than 0"
+    return f"{METRIC} improved by {gain:.2g} in {rules.grow_patience} epochs, {least}"
+
+
+def _slope_reason(plateau: Plateau, rules: Rules, ratio: float) -> str:
+    sign = -1.0 if rules.mode == "min" else 1.0
+    early, late = (sign * slope(values) for values in (plateau.early, plateau.late))
+    return f"{METRIC} improves by {late:.2g} an epoch, less than {ratio:.2f} of the {early:.2g} after the last growth"

@@ -34,6 +34,8 @@ class Weight:
     """Values at the end of the last epoch, to see how far they move in the next."""
     squares: Tensor | None = None
     """Sum of squared gradients, where the optimizer keeps no average of its own."""
+    dense: Tensor | None = None
+    """Sum of the gradients of the last epoch, of pruned entries too; only for rules that let weights regrow."""
     keep: Tensor | None = None
     """1 where an entry is not pruned and 0 where it is, in the parameter's dtype: torch multiplies fastest so."""
     probe: Tensor | None = field(default=None, repr=False)
@@ -100,6 +102,7 @@ class Weight:
         self.pruned = pruned if pruned is not None and bool(pruned.any()) else None
         self.previous = None if self.previous is None else cut.of(self.previous)
         self.squares = None if self.squares is None else cut.of(self.squares)
+        self.dense = None if self.dense is None else cut.of(self.dense)
 
     def cut_off(self) -> tuple[Tensor, Tensor]:
         """Which units have no incoming weight left, and which inputs no outgoing one."""
@@ -116,7 +119,10 @@ class Weight:
     def mask_gradient(self, parameter: Tensor) -> None:
         """Take the gradient of pruned entries away as soon as it is there, before clipping sees it."""
         if parameter.grad is not None and self.keep is not None:
-            sharding.local(parameter.grad).mul_(self.keep)
+            gradient = sharding.local(parameter.grad)
+            if self.dense is not None:
+                self.dense.add_(gradient)
+            gradient.mul_(self.keep)
 
     def count_pruned(self) -> int:
         """Number of pruned entries."""
@@ -189,9 +195,13 @@ class Layer:
             count += int(dead.sum())
         return count
 
-    def watch(self, squares: set[str], activations: bool) -> None:
-        """Begin to gather squared gradients of the weights with these names, and activations if asked for."""
+    def watch(self, squares: set[str], activations: bool, dense: bool = False) -> None:
+        """Begin to gather squared gradients of the weights with these names and, if asked for, activations.
+
+        With `dense`, gradients of pruned weights are gathered, too.
+        """
         for weight in self.weights:
+            weight.dense = torch.zeros_like(weight.belief) if dense else None
             weight.squares = torch.zeros_like(weight.belief) if weight.name in squares else None
         if activations and self.weights:
             units = len(self.weights[-1].by_unit(self.weights[-1].parameter))
@@ -260,6 +270,12 @@ class Layer:
         for weight in self.weights:
             if weight.squares is not None:
                 weight.squares.zero_()
+
+    def forget_dense_gradients(self) -> None:
+        """Begin to gather gradients of pruned weights anew."""
+        for weight in self.weights:
+            if weight.dense is not None:
+                weight.dense.zero_()
 
     def forget_activations(self) -> None:
         """Begin to gather activations anew."""

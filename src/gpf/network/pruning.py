@@ -1,5 +1,6 @@
 """Which weights to prune (Eq. 3): little believed in, and cheap to lose."""
 
+import math
 from collections.abc import Iterator, Sequence
 
 import torch
@@ -51,6 +52,33 @@ def is_due(keep: float, kept: float, final: float, steps: int) -> bool:
     [False, False, True]
     """
     return keep < kept and (keep <= final or kept - keep >= (1.0 - final) / steps * (1.0 - 1e-9))
+
+
+def scheduled_regrowth(progress: float, begin: float, end: float, share: float) -> float:
+    """The share of the weights left to exchange at some point of the training: it falls by a cosine to 0 at the end.
+
+    Evci et al. (2020): share (1 + cos(pi t)) / 2, with t running from 0 to 1 between begin and end.
+    """
+    if not begin <= progress < end:
+        return 0.0
+    return 0.5 * share * (1.0 + math.cos(math.pi * (progress - begin) / (end - begin)))
+
+
+def returning(gradients: Sequence[Tensor], pruned: Sequence[Tensor], count: int) -> list[Tensor]:
+    """Masks of the `count` pruned entries with the largest gradients, over all tensors together.
+
+    Entries without a gradient, or without a finite one, do not come back.
+
+    >>> gradients = [torch.tensor([0.5, -3.0, 2.0]), torch.tensor([0.0, 1.0])]
+    >>> pruned = [torch.tensor([True, True, False]), torch.tensor([True, True])]
+    >>> returning(gradients, pruned, 2)
+    [tensor([False,  True, False]), tensor([False,  True])]
+    """
+    sizes = [gradient.abs().nan_to_num(0.0, 0.0, 0.0) for gradient in gradients]
+    others = [~(mask & (size > 0)) for size, mask in zip(sizes, pruned, strict=True)]
+    total = sum(size.numel() for size in sizes)
+    count = min(count, sum(int(torch.count_nonzero(~mask)) for mask in others))
+    return [~mask for mask in cheapest(sizes, total - count, others)]
 
 
 def cheapest(costs: Sequence[Tensor], count: int, gone: Sequence[Tensor | None] | None = None) -> list[Tensor]:

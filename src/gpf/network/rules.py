@@ -12,7 +12,7 @@ Place = Literal["end", "middle", "start"]
 Granularity = Literal["weight", "unit"]
 Mode = Literal["min", "max"]
 Saliency = Literal["magnitude", "obd"]
-Preset = Literal["faster"]
+Preset = Literal["faster", "smaller"]
 LAST_GROWTH = 0.75
 """Share of the planned steps after which `Rules.faster` grows for the last time; later, new layers learn too little."""
 COPIES = ("stack", "interleave")
@@ -84,6 +84,10 @@ class Rules:
     """Share of the planned steps after which it is done. Default 0.8."""
     prune_steps: int = 20
     """Prunings that it takes at most: one is due when that share of what is to go has to go. Default 20."""
+    regrow: float = 0.0
+    """Share of the weights left that planned pruning exchanges each time: the smallest go, and as many pruned ones
+    come back, at zero, where the gradient is largest (RigL, Evci et al. 2020). It falls to 0 by a cosine until
+    `prune_until`. For `granularity="weight"`. Default 0: pruned weights never come back."""
     granularity: Granularity = "weight"
     """What is pruned: single weights, or whole units (hidden units, channels, attention heads) by the means of belief
     and saliency over their weights. `compact` can remove every pruned unit."""
@@ -146,6 +150,12 @@ class Rules:
             raise ValueError(
                 f"prune_until must be above prune_from, {self.prune_from}, and at most 1, got {self.prune_until}"
             )
+        if not self.regrow < 1.0:
+            raise ValueError(f"regrow must be from 0 to below 1, got {self.regrow}")
+        if self.regrow and self.prune_to is None:
+            raise ValueError(f"prune_to must be given with regrow={self.regrow}, which goes by the same plan")
+        if self.regrow and self.granularity != "weight":
+            raise ValueError(f"granularity must be 'weight' with regrow={self.regrow}, got {self.granularity!r}")
         if self.remove_units and self.granularity != "unit":
             raise ValueError(f"granularity must be 'unit' with remove_units=True, got {self.granularity!r}")
         if self.start_depth is not None and self.max_depth is not None and self.start_depth > self.max_depth:
@@ -193,17 +203,21 @@ class Rules:
         return cls(**{**values, **changes})
 
     @classmethod
-    def smaller(cls, **changes: Any) -> "Rules":
-        """Rules for the fewest parameters at the same quality."""
+    def smaller(cls, granularity: Granularity = "unit", **changes: Any) -> "Rules":
+        """Rules for fewer parameters and lower latency at the same quality, for a model of fixed depth.
+
+        Between 10 % and 50 % of the planned steps the smallest units, or weights, go until 40 % are left. Units are
+        removed from the model at once, so that the rest of the training is faster, too.
+        """
         values: dict[str, Any] = {
             "grow_patience": None,
             "prune_patience": None,
-            "freeze_patience": None,
-            "granularity": "unit",
-            "remove_units": True,
             "prune_to": 0.4,
             "prune_from": 0.1,
             "prune_until": 0.5,
+            "granularity": granularity,
+            "remove_units": granularity == "unit",
+            "freeze_patience": None,
         }
         return cls(**{**values, **changes})
 

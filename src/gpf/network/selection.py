@@ -12,6 +12,7 @@ from gpf.network.layer import Layer, Weight
 from gpf.network.moments import second_moment
 from gpf.network.optimizers import Optimizers
 from gpf.network.rules import Rules, Saliency
+from gpf.network.wrappers import share_gradients
 
 
 @dataclass(frozen=True)
@@ -101,6 +102,27 @@ def select(
     return Selection(found, chosen, total, "weights")
 
 
+def regrowing(
+    layers: Sequence[Layer], keep: float, share: float, distributed: bool
+) -> tuple[list[tuple[Layer, Weight, Tensor]], int]:
+    """Which pruned weights come back, those with the largest gradients since the last epoch; and the number of all.
+
+    Args:
+        layers: The layers that learn.
+        keep: The share of their weights that is to be left.
+        share: The share of those that may come back.
+        distributed: Whether gradients were gathered by several processes.
+    """
+    if distributed:
+        for layer in layers:
+            share_gradients(layer)
+    total = sum(layer.removed_weights + sum(w.parameter.numel() for w in layer.weights) for layer in layers)
+    found = [(layer, weight, weight.dense) for layer in layers for weight in layer.masked if weight.dense is not None]
+    count = round(share * round(keep * total))
+    masks = pruning.returning([dense for _, _, dense in found], [_mask(weight) for _, weight, _ in found], count)
+    return [(layer, weight, mask) for (layer, weight, _), mask in zip(found, masks, strict=True)], max(1, total)
+
+
 def _select_units(
     candidates: Sequence[Candidate], units: Sequence[Units], rules: Rules, keep: float | None, lost: int
 ) -> Selection:
@@ -116,7 +138,7 @@ def _select_units(
     if keep is None:
         dead = [_below(belief, cost, rules) for belief, cost in zip(beliefs, costs, strict=True)]
     else:
-        dead = _all_but(keep, costs, gone, costs, lost)
+        dead = _all_but(keep, [_with_one_spared(cost) for cost in costs], gone, costs, lost)
     for units_gone, cost in zip(dead, costs, strict=True):
         if units_gone.all():
             units_gone[cost.argmax()] = False  # without any unit nothing would pass
@@ -130,6 +152,13 @@ def _select_units(
     total = sum(group.count for group in groups)
     found = [(layer, by_name[layer, name].weight, mask) for (layer, name), mask in masks.items()]
     return Selection(found, chosen, total, "units")
+
+
+def _with_one_spared(cost: Tensor) -> Tensor:
+    """The costs of units, of which the highest is beyond all others: one unit of a layer has to stay."""
+    cost = cost.clone()
+    cost[cost.argmax()] = torch.inf
+    return cost
 
 
 def _below(belief: Tensor, cost: Tensor, rules: Rules) -> Tensor:

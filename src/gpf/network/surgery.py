@@ -141,6 +141,19 @@ def silence(weight: Weight, optimizers: Optimizers | None) -> None:
                 shard.mul_(keep)  # far faster than masked_fill_
 
 
+@torch.no_grad()
+def regrow(layer: Layer, weight: Weight, mask: Tensor, optimizers: Optimizers) -> None:
+    """Let the masked entries of a weight, which are pruned, learn again: from zero, without belief or moments."""
+    holder = optimizers.holder(weight.parameter)
+    state = {} if holder is None else holder.state[weight.parameter]
+    for values in (weight.values, weight.belief, *state.values()):
+        if isinstance(values, Tensor) and values.shape == mask.shape:
+            values.masked_fill_(mask, 0)
+    left = None if weight.pruned is None else weight.pruned & ~mask
+    weight.pruned = left if left is not None and bool(left.any()) else None
+    layer.update_mask(weight)
+
+
 def replace_cut(optimizers: Optimizers, cut: Cut, stored: dict[str, Any] | None = None) -> None:
     """Let what is left of a parameter stand where it stood, with what is left of its gradient and optimizer state.
 

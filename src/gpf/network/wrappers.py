@@ -73,6 +73,13 @@ def share_activation(layer: Layer) -> None:
     layer.activation_count.copy_(total[-1])
 
 
+def share_gradients(layer: Layer) -> None:
+    """Let all processes have the sum of the gradients that were gathered of a layer's pruned weights."""
+    for weight in layer.weights:
+        if weight.dense is not None:
+            torch.distributed.all_reduce(weight.dense)
+
+
 def collect_activation(layer: Layer) -> None:
     """Let the first process alone have all activations of a layer, so that a checkpoint has them; their sum stays."""
     share_activation(layer)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from gpf.network import register_identity, zero_outputs
+from gpf.network import register_identity, register_units, zero_outputs
 from gpf.plume.scenario import ACTIONS
 from gpf.plume.tokens import OBSERVATION_SIZES, SPECIAL_TOKENS, STATES
 from gpf.world_model.sequences import CODES, PAD_CODE
@@ -88,6 +88,7 @@ class Block(nn.Module):
 
 
 register_identity(Block, zero_outputs("merge", "down"))
+register_units(Block, lambda block: [(block.up, [functional.gelu], block.down)])
 
 
 class WorldModel(nn.Module):

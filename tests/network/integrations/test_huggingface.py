@@ -146,11 +146,11 @@ def test_what_cannot_be_resumed_is_refused(unbroken, tmp_path):
 
 @pytest.mark.parametrize("step", [4, 8])
 def test_a_model_of_its_final_depth_is_trained_faster_and_resumed(tmp_path, step):
-    """Eight blocks are cut to two; they double after 12 and 30 % of 14 steps, at the evaluations after 2 and 6."""
+    """Eight blocks are cut to two; they double after 37.5 and 75 % of 14 steps, at the evaluations after 6 and 12."""
     whole, callback = trainer_of(tmp_path / "whole", gpt2(8, dropout=0.0), rules="faster")
     whole.train()
     depths = [entry["depth"] for entry in whole.state.log_history if "depth" in entry]
-    assert depths == [4, 4, 8, 8, 8, 8, 8]
+    assert depths == [2, 2, 4, 4, 4, 8, 8]
     assert whole.model.config.n_layer == 8
     again, resumed = trainer_of(tmp_path / "again", gpt2(8, dropout=0.0), rules="faster")
     resume(again, tmp_path / "whole" / f"checkpoint-{step}")

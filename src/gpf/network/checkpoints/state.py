@@ -19,7 +19,7 @@ from gpf.network.optimizers import Optimizers
 from gpf.network.rules import Rules
 from gpf.network.schedule import Schedule
 
-_OF_WEIGHT = ("belief", "pruned", "previous", "squares")
+_OF_WEIGHT = ("belief", "pruned", "previous", "squares", "dense")
 
 
 class Network(Protocol):
@@ -221,7 +221,7 @@ def rearranged(
         source, _, what = rest.partition("/")
         if int(source) in first:
             moved[f"layer/{first[int(source)]}/{what}"] = tensor.detach().clone()
-        if what.startswith(("belief/", "squares/")):
+        if what.startswith(("belief/", "squares/", "dense/")):
             moved |= {f"layer/{place}/{what}": torch.zeros_like(tensor) for place, of in copies if of == int(source)}
     new_layer = {
         "frozen": False, "still": 0, "gradients": 0, "activations": 0, "removed_units": 0, "removed_weights": 0,

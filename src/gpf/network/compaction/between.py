@@ -1,12 +1,12 @@
 """What may stand between two maps without mixing units, and what it makes of a constant."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
 
 from gpf.network.compaction.cuts import Cuts
-from gpf.network.compaction.maps import CONVOLUTIONS
+from gpf.network.compaction.maps import CONVOLUTIONS, count
 
 _ELEMENTWISE = {
     nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.ELU, nn.CELU, nn.SELU, nn.GELU, nn.SiLU, nn.Mish, nn.Softplus, nn.Softsign,
@@ -59,9 +59,25 @@ def acts_elementwise(function: Callable[[Tensor], Tensor]) -> bool:
     numbers = torch.linspace(-2.0, 2.0, 9)
     try:
         alone = torch.cat([function(number[None].clone()) for number in numbers])
-        return torch.equal(function(numbers.clone()), alone)
-    except (RuntimeError, IndexError):  # it needs a certain shape
+        return torch.allclose(function(numbers.clone()), alone, rtol=1e-5, atol=1e-6)  # one by one it rounds otherwise
+    except (RuntimeError, IndexError, TypeError):  # it needs a certain shape, or returns something else
         return False
+
+
+def flattened(between: Sequence[object]) -> bool:
+    """Whether the outputs of a convolution are flattened by one of these functions."""
+    return any(type(part) is nn.Flatten for part in between)
+
+
+def fits(producer: nn.Module, between: Sequence[object], consumer: nn.Module) -> bool:
+    """Whether a map takes just the units of another, with these functions between."""
+    outputs, inputs = count(producer, "outputs"), count(consumer, "inputs")
+    if isinstance(producer, CONVOLUTIONS) and flattened(between):
+        return type(consumer) is nn.Linear and inputs % outputs == 0
+    alike = type(producer) is type(consumer) or not isinstance(producer, CONVOLUTIONS) | isinstance(
+        consumer, CONVOLUTIONS
+    )
+    return alike and inputs == outputs
 
 
 def on_constants(function: Callable[[Tensor], Tensor], constants: Tensor) -> Tensor:

@@ -7,9 +7,10 @@ from itertools import chain
 from torch import nn
 
 from gpf.network import surgery
-from gpf.network.compaction.between import keeps_units_apart
+from gpf.network.compaction.between import fits, flattened, keeps_units_apart
+from gpf.network.compaction.declared import declared_links
 from gpf.network.compaction.feed_forward import Link, Plain
-from gpf.network.compaction.maps import CONVOLUTIONS, count, is_map
+from gpf.network.compaction.maps import count, is_map
 from gpf.network.compaction.removable import links_of, parts_of
 from gpf.network.mlp import MLP
 from gpf.network.sharding import class_of
@@ -28,7 +29,7 @@ def find_links(model: nn.Module, stack: str) -> list[Link]:
         for module in block.modules():
             if parts_of(module) is not None:
                 links += _links_along(_flat(module))
-            links += links_of(module)
+            links += chain(links_of(module), declared_links(module))
     uses = _Uses(model)
     by_producer = {id(link.producers[0].module): link for link in reversed(links)}  # nested chains are found twice
     return [link for link in by_producer.values() if all(uses.is_single(module) for module in link.changed())][::-1]
@@ -72,27 +73,13 @@ def _links_along(parts: list[nn.Module]) -> Iterator[Link]:
     between: list[nn.Module] = []
     for part in parts:
         if is_map(part):
-            if producer is not None and _fits(producer, between, part):
+            if producer is not None and fits(producer, between, part):
                 yield Plain(producer, between, part)
             producer, between = part, []
-        elif producer is not None and keeps_units_apart(part, producer, _flattened(between)):
+        elif producer is not None and keeps_units_apart(part, producer, flattened(between)):
             between = [*between, part]
         else:
             producer, between = None, []
-
-
-def _fits(producer: nn.Module, between: list[nn.Module], consumer: nn.Module) -> bool:
-    outputs, inputs = count(producer, "outputs"), count(consumer, "inputs")
-    if isinstance(producer, CONVOLUTIONS) and _flattened(between):
-        return type(consumer) is nn.Linear and inputs % outputs == 0
-    alike = type(producer) is type(consumer) or not isinstance(producer, CONVOLUTIONS) | isinstance(
-        consumer, CONVOLUTIONS
-    )
-    return alike and inputs == outputs
-
-
-def _flattened(between: list[nn.Module]) -> bool:
-    return any(type(part) is nn.Flatten for part in between)
 
 
 def _flat(module: nn.Module) -> list[nn.Module]:
