@@ -22,7 +22,7 @@ from gpf.runs.folder import Outcome, environment
 from gpf.runs.training import one_thread
 from gpf.studies.engine import Cell, Study, place_of
 from gpf.studies.subjects import SUBJECTS, Subject
-from gpf.tasks.depths import FASTER, DepthConfig, DepthTraining, fixed, share_to_reach
+from gpf.tasks.depths import FASTER, NARROW, DepthConfig, DepthTraining, fixed, share_to_reach
 from gpf.tasks.task import Outcomes
 
 ROUNDS = 15
@@ -202,10 +202,11 @@ def _against(subject: Subject, scores: Mapping[str, Mapping[str, Values]], famil
         means = {name: float(np.mean(known)) for name in chosen if (known := present(scores[name][subject.test]))}
         if means:
             rivals[max(means, key=lambda name: measure.better * means[name])] = words
+    rivals |= {NARROW: "equal parameters"} if NARROW in scores else {}
     rows = [
         [mine, *(verdict(scores[mine][subject.test], scores[rival][subject.test], measure, family) for rival in rivals)]
         for mine in scores
-        if mine not in fixed_ones
+        if mine.startswith("GPF")
     ]
     header = [f"{measure.title}, less that of", *(f"{rival} ({words})" for rival, words in rivals.items())]
     return markdown_table(header, rows) if rows and rivals else ""

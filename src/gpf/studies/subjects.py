@@ -97,6 +97,8 @@ def _of_task(task: Task[Any], name: str, test: str, quality: str, sign: int, sam
 NAVIGATION_SEEDS = range(200, 210)
 """Nothing was tuned on these."""
 NAVIGATION_DEPTHS = (1, 2, 3, 4)
+EQUAL_FLOPS = (2, 4)
+"""Depths of the fixed networks that may also take as many FLOPs as the default."""
 
 
 def _ours_in_navigation(found: Outcomes) -> dict[str, dict[str, Any]]:
@@ -113,6 +115,8 @@ def _fixed_in_navigation(found: Outcomes) -> dict[str, dict[str, Any]]:
     variants: dict[str, dict[str, Any]] = {}
     for depth in NAVIGATION_DEPTHS:
         variants[fixed(depth)] = {"gpf": False, "depth": depth}
+        if depth not in EQUAL_FLOPS:
+            continue
         model = settings.make_model(64, depth)
         weights = [p.numel() for p in model.parameters() if p.dim() > 1]
         a_step = 2.0 * sum(weights) + settings.passes * gradient_flops(weights)

@@ -27,6 +27,7 @@ from gpf.tasks.task import Outcomes, RoundTraining, TaskConfig, gradient_flops, 
 
 Kind = Literal["fixed", "faster", "smaller", "paper"]
 FASTER, SMALLER, PAPER = "GPF, faster", "GPF, smaller", "GPF, the paper's rules"
+NARROW = "narrow from the start, equal parameters"
 NAMES: dict[str, str] = {"faster": FASTER, "smaller": SMALLER, "paper": PAPER}
 
 

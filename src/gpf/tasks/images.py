@@ -18,6 +18,7 @@ from gpf.tasks.cifar10 import AT_A_TIME, CLASSES, INPUTS, Normalisation, three_p
 from gpf.tasks.depths import (
     DEPTH_COSTS,
     FASTER,
+    NARROW,
     PAPER,
     SMALLER,
     DepthConfig,
@@ -214,7 +215,10 @@ MEASURES: dict[str, Measure] = {
 
 
 def _task(network: NetworkName, attribute: str, title: str, summary: str, preset: dict[str, object]) -> Task[Config]:
-    others = operators("identity", "interleave") if network == "residual" else operators("kaiming")
+    residual = network == "residual"
+    others = operators("identity") if residual else {}
+    narrow = {"hidden": 20, "steps": 2_050} if residual else {"width": 160, "steps": 1_850}
+    smaller = {"steps": 1_500 if residual else 750, "rules": {"prune_to": "0.31"}}
 
     def claims(of: Outcomes) -> list[Claim]:
         return [
@@ -236,7 +240,11 @@ def _task(network: NetworkName, attribute: str, title: str, summary: str, preset
         metric=lambda config: "validation loss",
         title=title,
         summary=summary,
-        variants={**depth_variants(DEPTHS[network]), **others},
+        variants={
+            **depth_variants(DEPTHS[network], smaller=smaller),
+            **others,
+            NARROW: {"kind": "fixed", "layers": DEPTHS[network][-1], **narrow},
+        },
         ours=(FASTER, SMALLER, PAPER, *others),
         measures=MEASURES,
         curves={
@@ -251,7 +259,9 @@ def _task(network: NetworkName, attribute: str, title: str, summary: str, preset
 
 SHARED = (
     " AdamW with warm-up and a cosine schedule, batches of 128, images mirrored at random. Fixed networks have as many"
-    " steps as GPF, or as many training FLOPs as `faster`."
+    " steps as GPF, or as many training FLOPs as `faster`. `smaller` takes as many training FLOPs as the deepest fixed"
+    " network: its steps become cheaper as units go, so that it takes more of them. So does the narrow network, which"
+    " has about as many parameters from the start as `smaller` has in the end."
 )
 RESIDUAL = _task(
     "residual",
@@ -265,5 +275,5 @@ MLP_TASK = _task(
     "MLP_TASK",
     "CIFAR-10, the paper's MLP: fixed depths, and networks that grow",
     "Fully connected, 3072-512-...-10." + SHARED,
-    {"width": 512, "learning_rate": 5e-4},
+    {"width": 512, "learning_rate": 5e-4, "steps": 400},
 )
