@@ -17,7 +17,7 @@ from gpf.settings import plain
 from gpf.studies.shifting import Plan
 from gpf.tasks import REGISTRY, drifting, find_task, shifting
 
-PRESET_RULES = ("fixed", "plume", "classifier", "continual")
+PRESET_RULES = ("fixed", "smaller", "plume", "classifier", "continual")
 PATH = Path(__file__).with_name("defaults.json")
 
 
