@@ -350,7 +350,7 @@ def test_mistakes_are_one_sentence(call, message, tmp_path):
 @pytest.mark.parametrize("rules", [5, gpf.Rules, {}])
 def test_what_is_no_rules_is_refused(rules):
     model = linear_stack(2)
-    with pytest.raises(ValueError, match="^rules must be gpf.Rules or one of faster, got "):
+    with pytest.raises(ValueError, match="^rules must be gpf.Rules or one of faster, smaller, got "):
         gpf.attach(model, torch.optim.Adam(model.parameters()), "0", rules=rules)
     with pytest.raises(ValueError, match="^optimizer must be a torch optimizer or a sequence of them, got None$"):
         gpf.attach(model, None, "0")
