@@ -24,6 +24,7 @@ from gpf.tasks.depths import (
     depth_variants,
     equal_compute_claim,
     faster_claims,
+    fixed,
     smaller_claims,
 )
 from gpf.tasks.shakespeare import GPT, LEARNT, Text, mean_loss, windows
@@ -167,7 +168,11 @@ TASK = Task(
     summary="GPT-2's blocks of width 96, context 64, batches of 16, AdamW with a peak learning rate of 2e-3, warm-up"
     " and a cosine schedule. Fixed networks have as many steps as GPF, or as many training FLOPs as `faster`. `smaller`"
     " takes about as many training FLOPs as the deepest fixed network: its steps become cheaper as units go.",
-    variants={**depth_variants(DEPTHS, smaller={"steps": 1_400}), **OTHERS},
+    variants={
+        name: settings
+        for name, settings in {**depth_variants(DEPTHS, smaller={"steps": 1_400}), **OTHERS}.items()
+        if name != fixed(DEPTHS[-1], True)  # far behind the shallower ones: see the page's curves
+    },
     ours=(FASTER, SMALLER, PAPER, *OTHERS),
     measures=MEASURES,
     curves={
