@@ -1,6 +1,7 @@
 """What to prune of a stack: single weights or whole units, by the rules' thresholds or down to a share."""
 
-from collections.abc import Collection, Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -13,6 +14,9 @@ from gpf.network.moments import second_moment
 from gpf.network.optimizers import Optimizers
 from gpf.network.rules import Rules, Saliency
 from gpf.network.wrappers import share_gradients
+
+LEAST_OF_A_LAYER = 0.5
+"""Share of the planned share of units that every layer keeps, so that no layer becomes a bottleneck."""
 
 
 @dataclass(frozen=True)
@@ -85,15 +89,14 @@ def select(
         keep: The share of the weights, or of the units, that is to be left.
         removed: How many weights, or units, each layer has lost for good; they count as gone.
     """
-    lost = 0 if removed is None else sum(removed[layer] for layer in {one.layer for one in candidates})
     if rules.granularity == "unit":
-        return _select_units(candidates, units, rules, keep, lost)
+        return _select_units(candidates, units, rules, keep, removed)
     gone = [one.weight.pruned for one in candidates]
     parameters = [one.weight.parameter for one in candidates]
     if keep is None:
         masks = [_below(one.weight.belief, one.cost(), rules) for one in candidates]
     else:
-        masks = _all_but(keep, [one.ordered() for one in candidates], gone, parameters, lost)
+        masks = _all_but(keep, [one.ordered() for one in candidates], gone, parameters, _lost(candidates, removed))
     total = sum(parameter.numel() for parameter in parameters)
     chosen = 0
     for mask, before, parameter in zip(masks, gone, parameters, strict=True):
@@ -124,7 +127,11 @@ def regrowing(
 
 
 def _select_units(
-    candidates: Sequence[Candidate], units: Sequence[Units], rules: Rules, keep: float | None, lost: int
+    candidates: Sequence[Candidate],
+    units: Sequence[Units],
+    rules: Rules,
+    keep: float | None,
+    removed: Sequence[int] | None,
 ) -> Selection:
     by_name = {(one.layer, one.weight.name): one for one in candidates}
     groups = [group for group in units if all((group.layer, name) in by_name for name in group.members)]
@@ -138,7 +145,11 @@ def _select_units(
     if keep is None:
         dead = [_below(belief, cost, rules) for belief, cost in zip(beliefs, costs, strict=True)]
     else:
-        dead = _all_but(keep, [_with_one_spared(cost) for cost in costs], gone, costs, lost)
+        ranks = [
+            _with_some_spared(cost * _scale(group, by_name), LEAST_OF_A_LAYER * keep * whole)
+            for group, cost, whole in zip(groups, costs, _whole_counts(groups, removed), strict=True)
+        ]
+        dead = _all_but(keep, ranks, gone, costs, _lost(candidates, removed))
     for units_gone, cost in zip(dead, costs, strict=True):
         if units_gone.all():
             units_gone[cost.argmax()] = False  # without any unit nothing would pass
@@ -154,10 +165,34 @@ def _select_units(
     return Selection(found, chosen, total, "units")
 
 
-def _with_one_spared(cost: Tensor) -> Tensor:
-    """The costs of units, of which the highest is beyond all others: one unit of a layer has to stay."""
+def _scale(group: Units, by_name: Mapping[tuple[int, str], Candidate]) -> float:
+    """What makes mean saliencies of units of different sizes comparable.
+
+    Weights of a layer with few inputs are large from the start. Magnitudes become like norms, and the rises of the loss
+    that OBD estimates are added up.
+    """
+    members = [by_name[group.layer, name] for name in group.members]
+    entries = sum(view(by_name[group.layer, name].weight.values)[0].numel() for name, view in group.members.items())
+    return math.sqrt(entries) if members[0].kind == "magnitude" else float(entries)
+
+
+def _lost(candidates: Sequence[Candidate], removed: Sequence[int] | None) -> int:
+    return 0 if removed is None else sum(removed[layer] for layer in {one.layer for one in candidates})
+
+
+def _whole_counts(groups: Sequence[Units], removed: Sequence[int] | None) -> list[float]:
+    """The units that each group had at first; what a layer has lost is shared out over its groups."""
+    by_layer: dict[int, int] = {}
+    for group in groups:
+        by_layer[group.layer] = by_layer.get(group.layer, 0) + group.count
+    lost = {layer: 0 if removed is None else removed[layer] for layer in by_layer}
+    return [group.count * (1.0 + lost[group.layer] / by_layer[group.layer]) for group in groups]
+
+
+def _with_some_spared(cost: Tensor, spared: float) -> Tensor:
+    """The costs of units, of which some of the highest, and at least one, are beyond all others: they have to stay."""
     cost = cost.clone()
-    cost[cost.argmax()] = torch.inf
+    cost[cost.topk(min(len(cost), max(1, math.ceil(spared)))).indices] = torch.inf
     return cost
 
 
