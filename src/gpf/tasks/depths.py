@@ -244,11 +244,6 @@ def depth_variants(depths: Iterable[int], **grown: Mapping[str, Any]) -> dict[st
     }
 
 
-def operators(*inits: str) -> dict[str, dict[str, Any]]:
-    """`faster` with other ways to make new layers."""
-    return {f"{FASTER}, {init}": {"kind": "faster", "rules": {"grow_init": init}} for init in inits}
-
-
 def share_to_reach(
     ours: Outcome, theirs: Outcome, cost: str, quality: str = "validation", sign: int = -1
 ) -> float | None:

@@ -26,7 +26,6 @@ from gpf.tasks.depths import (
     depth_variants,
     equal_compute_claim,
     faster_claims,
-    operators,
     smaller_claims,
 )
 from gpf.tasks.task import Outcomes, Task, of_result
@@ -216,7 +215,6 @@ MEASURES: dict[str, Measure] = {
 
 def _task(network: NetworkName, attribute: str, title: str, summary: str, preset: dict[str, object]) -> Task[Config]:
     residual = network == "residual"
-    others = operators("identity") if residual else {}
     narrow = {"hidden": 20, "steps": 2_050} if residual else {"width": 160, "steps": 1_850}
     smaller = {"steps": 1_500 if residual else 750, "rules": {"prune_to": "0.31"}}
 
@@ -242,10 +240,9 @@ def _task(network: NetworkName, attribute: str, title: str, summary: str, preset
         summary=summary,
         variants={
             **depth_variants(DEPTHS[network], smaller=smaller),
-            **others,
             NARROW: {"kind": "fixed", "layers": DEPTHS[network][-1], **narrow},
         },
-        ours=(FASTER, SMALLER, PAPER, *others),
+        ours=(FASTER, SMALLER, PAPER),
         measures=MEASURES,
         curves={
             "validation accuracy": lambda line: float(line["accuracy"]),
