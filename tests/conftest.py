@@ -109,11 +109,12 @@ def plume_run(tmp_path_factory, short_world):
 
     rules = {
         "warmup": "0", "grow_patience": "1", "grow_trial": "null", "grow_threshold": "9", "prune_patience": "2",
-        "belief_threshold": "2", "freeze_patience": "5", "freeze_delta": "9", "max_depth": "2",
+        "belief_threshold": "2", "freeze_patience": "5", "freeze_delta": "9", "max_depth": "2", "grow_at": "[]",
+        "grow_by": "1", "prune_to": "none", "granularity": "weight", "remove_units": "false",
     }  # fmt: skip
     settings = {
-        "scenario": str(short_world), "steps": 12_000, "lanes": 16, "horizon": 64, "minibatch": 256, "width": 16,
-        "round_epochs": 3, "validate_every": 2, "validation_episodes": 10, "evaluate": 20, "rules": rules,
+        "scenario": str(short_world), "depth": 1, "steps": 12_000, "lanes": 16, "horizon": 64, "minibatch": 256,
+        "width": 16, "round_epochs": 3, "validate_every": 2, "validation_episodes": 10, "evaluate": 20, "rules": rules,
     }  # fmt: skip
     folder = tmp_path_factory.mktemp("plume") / "run"
     run = TASK.create(folder, TASK.of(settings))

@@ -75,6 +75,13 @@ def test_rules_are_the_learners_with_those_of_the_observation_and_those_given():
     assert Config.of(gpf=False, depth=9).network_rules() == Rules.fixed()
 
 
+def test_a_policy_with_memory_starts_with_two_layers_and_every_other_network_with_one():
+    assert Config.of().depth == Config.of(gpf=False).depth == 2
+    assert Config.of(observation="onehot").depth == Config.of(learner="parallel", observation="memory").depth == 1
+    assert Config.of(depth=1).depth == 1
+    assert Config.of(depth=4).network_rules().prune_to == 0.7  # nothing grows, but units are pruned
+
+
 def test_rules_may_be_typed_or_given_as_values():
     given = {"max_depth": 5, "grow_trial": None, "saliency": "obd", "freeze_delta": 0.25, "grow_undoable": True}
     typed = {"max_depth": "5", "grow_trial": "none", "saliency": "obd", "freeze_delta": ".25", "grow_undoable": "true"}
@@ -87,6 +94,7 @@ def test_a_plan_takes_the_place_of_the_rules_that_grow_and_prune():
     assert config.planned_events() == {2: [None, 0.5], 9: [1.0, 0.0]}
     rules = config.network_rules()
     assert (rules.grow_patience, rules.prune_patience, rules.max_depth) == (None, None, None)
+    assert (rules.grow_at, rules.prune_to) == ((), None)
     assert rules.freeze_patience == policy_gradient.Settings.RULES["freeze_patience"]
     assert Config.of().planned_events() == {}
 
@@ -110,7 +118,8 @@ def test_a_plan_takes_the_place_of_the_rules_that_grow_and_prune():
         ({"reward": "gold"}, "reward must be one of search, paper, reference, got 'gold'"),
         ({"acting": "wild"}, "acting must be one of greedy, sampled, got 'wild'"),
         ({"learner": "parallel", "averaging": 1.0}, "averaging must be at least 0 and below 1, got 1.0"),
-        ({"depth": 3}, "depth must be below max_depth, 3, .*; got 3"),
+        ({"depth": 5}, "depth must be at most max_depth, 4, got 5"),
+        ({"observation": "onehot", "depth": 2}, "depth must be below max_depth, 2, .*; got 2"),
         ({"learner": "parallel", "acting": "sampled"}, "acting must be greedy with learner parallel, got 'sampled'"),
         ({"reward": "paper", "loitering": 0.3}, "loitering needs reward search, got 0.3 with paper"),
         ({"loitering": 1.0}, "loitering must be at least 0 and below 1, got 1.0"),

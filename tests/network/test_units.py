@@ -239,3 +239,16 @@ def test_of_padded_channels_that_say_something_one_stays_to_say_it(dead):
     speaking[2] = False  # the linear map after the last convolution is not padded
     widths = [INNER - int(units.sum()) + extra for units, extra in zip(dead, speaking, strict=True)]
     assert [block[0].out_channels for block in smaller[0]] == widths
+
+
+def test_layers_with_few_inputs_are_not_favoured_and_none_becomes_a_bottleneck():
+    """Kaiming's weights are larger where there are fewer inputs; every layer keeps half of the share at least."""
+    torch.manual_seed(0)
+    model = gpf.MLP(4, 64, 3, depth=3)
+    net = gpf.attach(model, torch.optim.Adam(model.parameters()), rules=gpf.Rules.fixed(granularity="unit"))
+    net.grow()
+    net.prune(keep=0.25)
+    left = [int((layer.linear.weight != 0).any(1).sum()) for layer in model.layers[:3]]
+    assert sum(left) == 48
+    assert min(left) >= 8
+    assert max(left) < 40  # by mean magnitudes alone, nearly all would be of the first layer

@@ -379,6 +379,21 @@ def test_snapshots_are_read_back_as_they_were(tmp_path):
         assert all(torch.equal(states[0][name], states[1][name]) for name in states[1])
 
 
+def test_snapshots_of_a_network_whose_units_were_removed_are_read_back(tmp_path):
+    torch.manual_seed(0)
+    model = gpf.MLP(4, 8, 2, 2)
+    optimizer = torch.optim.Adam(model.parameters())
+    net = gpf.attach(model, optimizer, rules=gpf.Rules.fixed(granularity="unit", remove_units=True))
+    net.watchers.append(Recorder(lambda snapshot: write_snapshot(tmp_path, snapshot)))
+    net.prune(keep=0.5)
+    read = list(read_snapshots(tmp_path, lambda depth: gpf.MLP(4, 8, 2, depth)))
+    assert [s.event and s.event.kind for s in read] == [None, "pruned", "removed"]
+    assert [sum(layer.linear.out_features for layer in s.model.layers) for s in read] == [16, 16, 12]
+    x = torch.randn(5, 4)
+    torch.testing.assert_close(read[-1].model(x), model(x))
+    torch.testing.assert_close(read[-2].model(x), model(x))
+
+
 def test_a_damaged_snapshot_is_named(tmp_path):
     recorded(Recorder(lambda snapshot: write_snapshot(tmp_path, snapshot)))
     (tmp_path / "0001-before.safetensors").write_bytes(b"nothing")

@@ -29,12 +29,13 @@ pytestmark = pytest.mark.usefixtures("one_torch_thread", "few_episodes")
 RULES = {
     "warmup": "0", "grow_patience": "2", "grow_threshold": "0.5", "grow_trial": "8", "prune_patience": "3",
     "belief_threshold": "2.0", "freeze_patience": "5", "freeze_delta": "1.0", "freeze_fraction": "0.5",
+    "grow_at": "[]", "grow_by": "1", "prune_to": "none", "granularity": "weight", "remove_units": "false",
 }  # fmt: skip
 """Everything happens: layers grow, are pruned, fail their trial and are taken out again, and freeze."""
 SHORT = {"width": 16, "round_epochs": 5, "validate_every": 2, "validation_episodes": 10}
 LANES = {"lanes": 8, "horizon": 16, "steps": 6000, "minibatch": 64}
 SMALL = {
-    "policy-gradient": {**SHORT, **LANES, "rules": RULES, "evaluate": 20},
+    "policy-gradient": {**SHORT, **LANES, "depth": 1, "rules": RULES, "evaluate": 20},
     "parallel": {**SHORT, **LANES, "learner": "parallel", "minibatch": 1024, "rules": RULES, "evaluate": 20},
     "online": {**SHORT, "learner": "online", "episodes": 30, "rules": {**RULES, "grow_patience": "4"}, "evaluate": 20},
 }
@@ -93,6 +94,24 @@ def test_the_same_seed_gives_the_same_run_and_interruptions_change_nothing(learn
     whole, pieces = what_happened(tmp_path / "whole"), what_happened(tmp_path / "pieces")
     assert whole == pieces
     assert {event["kind"] for event in whole[0][1]} == {"grown", "pruned", "frozen", "undone"}
+
+
+def test_the_default_rules_grow_prune_and_remove_units_and_a_run_of_them_resumes_too(tmp_path, start):
+    for name in ("whole", "pieces"):
+        start("policy-gradient", tmp_path / name, rules={}, depth=2).close()
+    train(Run.open(tmp_path / "whole"))
+    for _ in range(4):
+        run = Run.open(tmp_path / "pieces")
+        begin(run).round()
+        run.close()
+    train(Run.open(tmp_path / "pieces"))
+    whole = what_happened(tmp_path / "whole")
+    assert whole == what_happened(tmp_path / "pieces")
+    assert {event["kind"] for event in whole[0][1]} == {"grown", "pruned", "removed"}
+    assert whole[1]["depth"] == 4
+    widths = [len(bias) for name, bias in whole[2].items() if name.endswith("linear.bias")]
+    assert sum(widths) == round(0.7 * 4 * 16)
+    assert whole[1]["flops"] > 0
 
 
 def test_another_seed_gives_another_run(tmp_path, start):

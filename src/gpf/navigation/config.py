@@ -100,8 +100,13 @@ class Config:
             raise ValueError(f"{'rules need' if self.rules else 'plan needs'} gpf, which is off")
         self.planned_events()
         kept_inputs(learner.observation, self.without)
-        deepest = self.network_rules().max_depth
-        if self.gpf and not self.plan and deepest is not None and self.depth >= deepest:
+        rules = self.network_rules()
+        deepest = rules.max_depth
+        if not self.gpf or self.plan or deepest is None:
+            return
+        if self.depth > deepest:
+            raise ValueError(f"depth must be at most max_depth, {deepest}, got {self.depth}")
+        if self.depth == deepest and rules.prune_to is None:
             raise ValueError(
                 f"depth must be below max_depth, {deepest}, or nothing could grow or be pruned; got {self.depth}"
                 " (turn gpf off for a network of fixed depth)"

@@ -17,7 +17,10 @@ from gpf.plume.scenario import ACTIONS, LEVELS, OCTANTS
 from gpf.runs.folder import read_log
 
 _FOUND, _LOST, _SOURCE, _VALIDATED = "#2f5d8c", "#ab3742", "#1e7a54", "#c2307a"
-_EVENTS = {"grown": "#1e7a54", "pruned": "#b07d1a", "frozen": "#303030", "thawed": "#8a5a9e", "undone": "#ab3742"}
+_EVENTS = {
+    "grown": "#1e7a54", "pruned": "#b07d1a", "frozen": "#303030", "thawed": "#8a5a9e", "undone": "#ab3742",
+    "removed": "#b07d1a", "regrown": "#1e7a54",
+}  # fmt: skip
 
 
 def evaluation_figure(result: Evaluation, title: str) -> Figure:

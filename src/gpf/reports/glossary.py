@@ -26,6 +26,8 @@ TERMS = {
     "pruned": "Pruned: weights were set to zero, and stay zero.",
     "frozen": "Frozen: a layer stopped learning.",
     "thawed": "Thawed: a frozen layer learns again.",
+    "removed": "Removed: units that pruning had cut off were taken out of the network.",
+    "regrown": "Regrown: pruned weights came back, at zero.",
     "undone": "Undone: a growth was reverted, because the metric did not improve.",
     "bulk": "The bulk is the range that the eigenvalues of a matrix of pure noise fill (Marchenko-Pastur law).",
     "spike": "A spike is an eigenvalue above the bulk, where noise puts one in 1 of 1,000 matrices.",
