@@ -55,13 +55,15 @@ def begin(run):
     ("method", "learner"),
     [
         ("gpf", "parallel"),
+        ("replay", "parallel"),
         *((name, "policy-gradient") for name in get_args(MethodName) if not name.startswith("depth")),
     ],
 )
 def test_a_run_that_is_stopped_after_every_round_ends_as_one_that_is_not(tmp_path, stream, method, learner):
-    if method != "gpf":  # which needs longer visits to notice anything
+    watches = method in ("gpf", "reset-on-drop")
+    if not watches:  # which needs longer visits to notice anything
         shorten(stream, 150)
-    config = Config(method=method, learner=learner, stream=stream, round_epochs=3 if method == "gpf" else 1)
+    config = Config(method=method, learner=learner, stream=stream, round_epochs=3 if watches else 1)
     result = train(tmp_path / "whole", config)
     assert [visit["regime"] for visit in result["visits"]] == [v.regime for v in config.made_stream().visits]
     run = TASK.create(tmp_path / "stopped", config)
@@ -71,6 +73,8 @@ def test_a_run_that_is_stopped_after_every_round_ends_as_one_that_is_not(tmp_pat
         rounds += 1
     assert rounds > 2
     assert final(tmp_path / "whole") == final(tmp_path / "stopped")
+    if method == "reset-on-drop":
+        assert {line["kind"] for line in read_log(tmp_path / "whole", "events")} == {"new-path"}
     if method == "gpf":
         assert {line["kind"] for line in read_log(tmp_path / "whole", "events")} >= {"trial"}
 
@@ -123,6 +127,29 @@ def test_the_oracle_has_its_network_back(tmp_path, stream):
     while not training.over:
         training.round()
     assert all(np.array_equal(seen[0][1][name], tensor) for name, tensor in kept.items())
+
+
+@pytest.mark.parametrize(("learner", "depth"), [("policy-gradient", 2), ("parallel", 1)])
+def test_the_wide_network_has_as_many_parameters_as_gpf_may_keep(tmp_path, learner, depth):
+    ours, wide, deep = (
+        begin(TASK.create(tmp_path / method, Config(method=method, learner=learner, **SMALL)))
+        for method in ("gpf", "budget", "depth-4")
+    )
+    budget = ours.recall.settings.budget
+    assert budget == deep.net.count_parameters()
+    assert wide.net.depth == depth
+    assert wide.net.count_parameters() <= budget < wide._size(depth, wide.net.model.width + 1)
+    assert wide._size(depth, wide.net.model.width) == wide.net.count_parameters()
+
+
+def test_replay_stores_what_was_seen_with_what_the_network_made_of_it(tmp_path):
+    training = begin(TASK.create(tmp_path / "a", Config(method="replay", **SMALL)))
+    training._epoch()
+    rollouts, replay = training.learner.rollouts, training.method
+    assert replay.stored == 100 * 40
+    for t, lane in ((0, 0), (17, 3), (39, 99)):
+        assert np.array_equal(replay.inputs[100 * t + lane], rollouts.inputs[t, lane])
+        assert np.array_equal(replay.outputs[100 * t + lane], rollouts.outputs[t, lane])
 
 
 def test_what_is_measured_of_a_visit_by_hand(tmp_path):

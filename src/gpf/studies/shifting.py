@@ -24,8 +24,9 @@ from gpf.tasks.shifting import ORACLES, TASK, Config, LearnerName, MethodName
 Visits = list[dict[str, Any]]
 TITLES: dict[str, str] = {
     "gpf": "GPF", "depth-1": "depth 1", "depth-2": "depth 2", "depth-4": "depth 4",
-    "continual-backprop": "continual backprop",
+    "budget": "one network of GPF's budget", "continual-backprop": "continual backprop",
     "l2-init": "L2 to the first weights", "shrink-and-perturb": "shrink and perturb", "ewc": "online EWC",
+    "replay": "experience replay", "reset-on-drop": "reset on detected drop",
     "reset": "oracle: begins anew", "one-each": "oracle: one network each",
     "gpf-no-grow": "GPF without growing", "gpf-no-prune": "GPF without pruning",
     "gpf-no-freeze": "GPF without freezing",
@@ -78,7 +79,7 @@ class Plan:
 
     streams: tuple[str, ...] = ("harsh", "returning")
     learners: tuple[LearnerName, ...] = get_args(LearnerName)
-    methods: tuple[str, ...] = tuple(name for name in get_args(MethodName) if name != "depth-2")
+    methods: tuple[str, ...] = get_args(MethodName)
     seeds: int = 10
     first_seed: int = 0
     episodes: int = 1000

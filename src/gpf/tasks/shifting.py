@@ -16,6 +16,7 @@ from torch.optim import Optimizer
 from gpf.continual.decisions import Decision
 from gpf.continual.methods import ContinualBackprop, L2Init, Method, OnlineEWC, ShrinkAndPerturb, linear_layers
 from gpf.continual.recall import Recall, Settings
+from gpf.continual.replay import Replay, clone_policy, clone_values
 from gpf.navigation import parallel, policy_gradient
 from gpf.navigation.agents import as_bytes, from_bytes
 from gpf.navigation.flat import FlatNetwork
@@ -38,10 +39,13 @@ MethodName = Literal[
     "depth-1",
     "depth-2",
     "depth-4",
+    "budget",
     "continual-backprop",
     "l2-init",
     "shrink-and-perturb",
     "ewc",
+    "replay",
+    "reset-on-drop",
     "reset",
     "one-each",
 ]
@@ -49,16 +53,27 @@ ORACLES: tuple[MethodName, ...] = ("reset", "one-each")
 """Methods that are told of every change: one begins anew, one has a network for each regime."""
 FIXED: dict[str, int] = {"depth-1": 1, "depth-2": 2, "depth-4": 4}
 """Layers of the methods that are named after them."""
+BUDGET_DEPTH = 4
+"""GPF may keep, in use and frozen together, as many parameters as a fixed network of this depth has."""
 LAYERS: dict[LearnerName, int] = {"policy-gradient": 2, "parallel": 1}
 """Layers of all others; what suited each learner in first looks on another order."""
 KEPT: dict[LearnerName, float] = {"policy-gradient": 0.25, "parallel": 0.6}
 """Share of the weights of what GPF puts away: a policy bears more pruning than values, of which the greatest acts."""
 
 STRENGTHS: dict[LearnerName, dict[str, float]] = {
-    "policy-gradient": {"l2-init": 1e-3, "shrink-and-perturb": 1e-3, "continual-backprop": 1e-5, "ewc": 1000.0},
-    "parallel": {"l2-init": 1e-4, "shrink-and-perturb": 1e-5, "continual-backprop": 1e-5, "ewc": 10.0},
+    "policy-gradient": {
+        "l2-init": 1e-3,
+        "shrink-and-perturb": 1e-3,
+        "continual-backprop": 1e-5,
+        "ewc": 1000.0,
+        "replay": 1.0,
+    },
+    "parallel": {"l2-init": 1e-4, "shrink-and-perturb": 1e-5, "continual-backprop": 1e-5, "ewc": 10.0, "replay": 1.0},
 }
 """Of each method, the one with the greatest area among several, a factor of ten apart, on another order and seed."""
+
+STORED, REPLAYED = 10_000, 500
+"""Samples that replay stores, and replays in each gradient step, next to the minibatch of 1,000."""
 
 WIDTH = 64
 LANES, HORIZON = 100, 40
@@ -150,6 +165,8 @@ class StreamTraining(Training[Config]):
 
     def build(self) -> nn.Module:
         """The network as it is before it learns."""
+        if self.config.method == "budget":
+            return self._fresh(self.config.depth, self._widest(self.config.depth))
         return self._fresh(self.config.depth)
 
     def make_optimizer(self, model: nn.Module) -> Optimizer:
@@ -173,10 +190,10 @@ class StreamTraining(Training[Config]):
             self.recall.restore(with_prefix(extra, "recall/"), extra["recall"])
         self._kept = {regime: with_prefix(extra, f"kept/{n}/") for n, regime in enumerate(extra["regimes"])}
 
-    def _fresh(self, depth: int) -> MLP:
+    def _fresh(self, depth: int, width: int = WIDTH) -> MLP:
         """A model that has learnt nothing."""
         shared = self.config.learner == "policy-gradient"
-        model = MLP(INPUTS["memory"], WIDTH, len(ACTIONS) + shared, depth)
+        model = MLP(INPUTS["memory"], width, len(ACTIONS) + shared, depth)
         if shared:
             policy_gradient.PolicyGradientLearner.prepare(model)
         return model
@@ -202,11 +219,13 @@ class StreamTraining(Training[Config]):
             case "gpf":
                 settings = Settings(
                     keep=KEPT[self.config.learner] if self.config.prune else 1.0,
-                    budget=sum(p.numel() for p in self._fresh_without_drawing(4).parameters()),
+                    budget=self._size(BUDGET_DEPTH),
                     grow=self.config.grow,
                     freeze=self.config.freeze,
                 )
                 return None, Recall(self.net, self._fresh, settings)
+            case "reset-on-drop":
+                return None, Recall(self.net, self._fresh, Settings(renew=True))
             case "continual-backprop":
                 return ContinualBackprop(model, optimizer, linear_layers(model), strength, seed=seed), None
             case "l2-init":
@@ -215,11 +234,23 @@ class StreamTraining(Training[Config]):
                 return ShrinkAndPerturb(model, optimizer, strength, strength, seed), None
             case "ewc":
                 return OnlineEWC(model, optimizer, strength), None
+            case "replay":
+                sizes = INPUTS["memory"], model.head.out_features
+                cloning = clone_policy if self.config.learner == "policy-gradient" else clone_values
+                return Replay(model, optimizer, sizes, cloning, strength, STORED, REPLAYED, seed), None
         return None, None
 
-    def _fresh_without_drawing(self, depth: int) -> MLP:
-        with torch.random.fork_rng():
-            return self._fresh(depth)
+    def _size(self, depth: int, width: int = WIDTH) -> int:
+        """Parameters of a model; no random numbers are drawn."""
+        with torch.device("meta"):
+            return sum(p.numel() for p in self._fresh(depth, width).parameters())
+
+    def _widest(self, depth: int) -> int:
+        """The greatest width with which a model of this depth stays within GPF's budget."""
+        budget, width = self._size(BUDGET_DEPTH), WIDTH
+        while self._size(depth, width + 1) <= budget:
+            width += 1
+        return width
 
     @property
     def over(self) -> bool:
@@ -266,6 +297,11 @@ class StreamTraining(Training[Config]):
             decisions = recall.after_epoch(int(rollouts.successes.sum()), rollouts.steps)
         if decisions:
             self.learner.rebind(self.net)
+        if isinstance(self.method, Replay):
+            inputs, outputs = (
+                torch.from_numpy(part[:-1]).flatten(0, 1) for part in (rollouts.inputs, rollouts.outputs)
+            )
+            self.method.add(inputs, outputs)
         now["step"] += rollouts.steps
         now["ended"].append(int(rollouts.ends.sum()))
         now["found"].append(int(rollouts.successes.sum()))
