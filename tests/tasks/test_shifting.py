@@ -181,6 +181,8 @@ def test_what_is_measured_of_a_visit_by_hand(tmp_path):
         ({"episodes": 0}, "episodes .*1.*0"),
         ({"order": -1}, "order .*0.*-1"),
         ({"method": "ewc", "grow": False}, "grow .*gpf.*ewc"),
+        ({"method": "depth-2", "soften": False}, "soften .*gpf.*depth-2"),
+        ({"learner": "parallel", "soften": False}, "soften .*policy-gradient.*parallel"),
         ({"round_epochs": 0}, "round_epochs .*1.*0"),
         ({"colour": "red"}, "'colour'"),
         ({"grow": "no"}, "grow .*true or false.*'no'"),

@@ -167,8 +167,8 @@ class Continual:
         "gpf", "depth-1", "depth-2", "depth-4", "budget", "continual-backprop", "l2-init", "shrink-and-perturb", "ewc",
         "replay", "reset-on-drop", "reset", "one-each",
     )  # fmt: skip
-    """Methods to compare: any of the default ones, gpf-no-grow, gpf-no-prune, gpf-no-freeze. They must include reset, a
-    fresh learner in every visit, with which the others are compared."""
+    """Methods to compare: any of the default ones, gpf-no-grow, gpf-no-prune, gpf-no-freeze, gpf-no-soften. They must
+    include reset, a fresh learner in every visit, with which the others are compared."""
     learners: tuple[Literal["policy-gradient", "parallel"], ...] = ("policy-gradient", "parallel")
     """Learners of the methods: policy-gradient (PPO), parallel (Expected SARSA)."""
     seeds: int = 10

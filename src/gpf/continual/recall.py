@@ -106,6 +106,9 @@ class Settings:
     """Share of the weights that go on into another world, by their saliency in the one before; the others are zero
     then, and may grow again; a unit that keeps hardly any begins anew. A network that is never cleared of what it no
     longer needs learns ever less well."""
+    soften: float = 1.0
+    """Share of each weight that the network keeps at a drop, mixed with new weights for the rest (shrink and perturb,
+    Ash & Adams 2020): a policy that was sure of itself explores again, on the features that it has. 1 for none."""
     budget: int = 14_000
     """Greatest number of parameters, in use and kept together."""
     grow: bool = True
@@ -185,6 +188,8 @@ class Recall:
         if fallen is not None:
             if s.carry < 1.0:
                 self._put_in_place(self._carried())
+            if s.soften < 1.0:
+                self._put_in_place(self._softened())
             self.trial = self._begun_trial(best)
             return [TrialBegun(candidates=len(self.trial.candidates), rate=fallen, before=best)]
         self._recognise()
@@ -314,6 +319,13 @@ class Recall:
                 for moment in ("exp_avg", "exp_avg_sq"):
                     if f"optimizer/{parameter}/{moment}" in tensors:
                         tensors[f"optimizer/{parameter}/{moment}"][anew] = 0.0
+        return tensors, manifest
+
+    def _softened(self) -> Snapshot:
+        """The network as it is, its weights mixed with new ones; what the optimizer remembers stays."""
+        tensors, manifest = copied(capture(self.net))
+        for name, weights in self.fresh(self.net.depth).state_dict().items():
+            tensors[f"model/{name}"].lerp_(weights, 1.0 - self.settings.soften)
         return tensors, manifest
 
     def _renew(self) -> None:

@@ -41,10 +41,11 @@ TITLES: dict[str, str] = {
     "replay": "experience replay", "reset-on-drop": "reset on detected drop",
     "reset": "oracle: begins anew", "one-each": "oracle: one network each",
     "gpf-no-grow": "GPF without growing", "gpf-no-prune": "GPF without pruning",
-    "gpf-no-freeze": "GPF without freezing",
+    "gpf-no-freeze": "GPF without freezing", "gpf-no-soften": "GPF without softening",
 }  # fmt: skip
 ABLATIONS: dict[str, dict[str, Any]] = {
     "gpf-no-grow": {"grow": False}, "gpf-no-prune": {"prune": False}, "gpf-no-freeze": {"freeze": False},
+    "gpf-no-soften": {"soften": False},
 }  # fmt: skip
 
 

@@ -59,6 +59,8 @@ LAYERS: dict[LearnerName, int] = {"policy-gradient": 2, "parallel": 1}
 """Layers of all others; what suited each learner in first looks on another order."""
 KEPT: dict[LearnerName, float] = {"policy-gradient": 0.25, "parallel": 0.6}
 """Share of the weights of what GPF puts away: a policy bears more pruning than values, of which the greatest acts."""
+SOFTENED: dict[LearnerName, float] = {"policy-gradient": 0.5, "parallel": 1.0}
+"""Share of each weight that GPF's network keeps at a drop: a sure policy must explore again, values do so anyway."""
 
 STRENGTHS: dict[LearnerName, dict[str, float]] = {
     "policy-gradient": {
@@ -113,15 +115,19 @@ class Config(TaskConfig):
     """Whether GPF prunes the versions of the network that it stores."""
     freeze: bool = True
     """Whether GPF stores frozen versions of the network, to reuse when their world returns."""
+    soften: bool = True
+    """Whether GPF mixes new weights into its policy when success drops; only with learner policy-gradient."""
     round_epochs: int = 24
     """Rollouts of a round, after which there are metrics and a checkpoint."""
 
     def check(self) -> None:
         """Refuse what cannot be."""
         super().check()
-        for name in ("grow", "prune", "freeze"):
+        for name in ("grow", "prune", "freeze", "soften"):
             if not getattr(self, name) and self.method != "gpf":
                 raise ValueError(f"{name} can only be turned off with method gpf, not with {self.method}")
+        if not self.soften and self.learner != "policy-gradient":
+            raise ValueError(f"soften can only be turned off with learner policy-gradient, not with {self.learner}")
         self.made_stream()
 
     @property
@@ -219,6 +225,7 @@ class StreamTraining(Training[Config]):
             case "gpf":
                 settings = Settings(
                     keep=KEPT[self.config.learner] if self.config.prune else 1.0,
+                    soften=SOFTENED[self.config.learner] if self.config.soften else 1.0,
                     budget=self._size(BUDGET_DEPTH),
                     grow=self.config.grow,
                     freeze=self.config.freeze,
