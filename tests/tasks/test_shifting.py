@@ -6,6 +6,7 @@ from typing import get_args
 
 import numpy as np
 import pytest
+import torch
 from support import edit, final
 
 from gpf.continual.measures import transfer
@@ -140,6 +141,25 @@ def test_the_wide_network_has_as_many_parameters_as_gpf_may_keep(tmp_path, learn
     assert wide.net.depth == depth
     assert wide.net.count_parameters() <= budget < wide._size(depth, wide.net.model.width + 1)
     assert wide._size(depth, wide.net.model.width) == wide.net.count_parameters()
+
+
+def test_a_softened_policy_prefers_the_same_actions_less_and_values_states_as_before(tmp_path):
+    training = begin(TASK.create(tmp_path / "a", Config(method="gpf", **SMALL)))
+    training._epoch()
+    model, seen = training.net.model, training._probe
+    with torch.no_grad():
+        model.head.bias[:6] = torch.arange(6.0)
+        before = model(seen)
+        training.recall.soften(model)
+        after = model(seen)
+    assert torch.allclose(after[:, :6], 0.3 * before[:, :6], atol=1e-5)
+    assert torch.equal(after[:, 6], before[:, 6])
+
+
+@pytest.mark.parametrize("changes", [{"soften": False}, {"learner": "parallel"}])
+def test_nothing_is_softened_where_it_is_turned_off_or_values_are_learnt(tmp_path, changes):
+    training = begin(TASK.create(tmp_path / "a", Config(method="gpf", **SMALL, **changes)))
+    assert training.recall.soften is None
 
 
 def test_replay_stores_what_was_seen_with_what_the_network_made_of_it(tmp_path):

@@ -106,9 +106,6 @@ class Settings:
     """Share of the weights that go on into another world, by their saliency in the one before; the others are zero
     then, and may grow again; a unit that keeps hardly any begins anew. A network that is never cleared of what it no
     longer needs learns ever less well."""
-    soften: float = 1.0
-    """Share of each weight that the network keeps at a drop, mixed with new weights for the rest (shrink and perturb,
-    Ash & Adams 2020): a policy that was sure of itself explores again, on the features that it has. 1 for none."""
     budget: int = 14_000
     """Greatest number of parameters, in use and kept together."""
     grow: bool = True
@@ -126,11 +123,14 @@ class Recall:
     Args:
         net: The network, in GPF's care; its rules need no drop of their own.
         fresh: Makes a model of a number of layers that has learnt nothing.
+        soften: Called with the model at a drop, so that a policy which was sure of itself explores again; None for
+            learners that explore anyway.
     """
 
     net: GrowPruneFreeze
     fresh: Callable[[int], nn.Module]
     settings: Settings = field(default_factory=Settings)
+    soften: Callable[[nn.Module], None] | None = None
 
     def __post_init__(self) -> None:
         self.versions: dict[int, Version] = {}
@@ -188,8 +188,8 @@ class Recall:
         if fallen is not None:
             if s.carry < 1.0:
                 self._put_in_place(self._carried())
-            if s.soften < 1.0:
-                self._put_in_place(self._softened())
+            if self.soften:
+                self.soften(self.net.model)
             self.trial = self._begun_trial(best)
             return [TrialBegun(candidates=len(self.trial.candidates), rate=fallen, before=best)]
         self._recognise()
@@ -319,13 +319,6 @@ class Recall:
                 for moment in ("exp_avg", "exp_avg_sq"):
                     if f"optimizer/{parameter}/{moment}" in tensors:
                         tensors[f"optimizer/{parameter}/{moment}"][anew] = 0.0
-        return tensors, manifest
-
-    def _softened(self) -> Snapshot:
-        """The network as it is, its weights mixed with new ones; what the optimizer remembers stays."""
-        tensors, manifest = copied(capture(self.net))
-        for name, weights in self.fresh(self.net.depth).state_dict().items():
-            tensors[f"model/{name}"].lerp_(weights, 1.0 - self.settings.soften)
         return tensors, manifest
 
     def _renew(self) -> None:

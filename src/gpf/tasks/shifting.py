@@ -59,8 +59,8 @@ LAYERS: dict[LearnerName, int] = {"policy-gradient": 2, "parallel": 1}
 """Layers of all others; what suited each learner in first looks on another order."""
 KEPT: dict[LearnerName, float] = {"policy-gradient": 0.25, "parallel": 0.6}
 """Share of the weights of what GPF puts away: a policy bears more pruning than values, of which the greatest acts."""
-SOFTENED: dict[LearnerName, float] = {"policy-gradient": 0.5, "parallel": 1.0}
-"""Share of each weight that GPF's network keeps at a drop: a sure policy must explore again, values do so anyway."""
+SOFTENED = 0.3
+"""What the logits of GPF's policy are multiplied with at a drop. Values act greedily, whatever their scale."""
 
 STRENGTHS: dict[LearnerName, dict[str, float]] = {
     "policy-gradient": {
@@ -116,7 +116,7 @@ class Config(TaskConfig):
     freeze: bool = True
     """Whether GPF stores frozen versions of the network, to reuse when their world returns."""
     soften: bool = True
-    """Whether GPF mixes new weights into its policy when success drops; only with learner policy-gradient."""
+    """Whether GPF makes its policy explore again when success drops; only with learner policy-gradient."""
     round_epochs: int = 24
     """Rollouts of a round, after which there are metrics and a checkpoint."""
 
@@ -148,6 +148,13 @@ class Config(TaskConfig):
         if self.stream.endswith(".json"):
             return Stream.of(Path(self.stream))
         return preset(self.stream, self.order, self.episodes, self.visits)
+
+
+@torch.no_grad()
+def soften(model: Any) -> None:
+    """Make the policy of a network less sure, and leave its features and its value as they are."""
+    model.head.weight[: len(ACTIONS)] *= SOFTENED
+    model.head.bias[: len(ACTIONS)] *= SOFTENED
 
 
 _NOBODY: dict[str, Any] = {name: [None] * LANES for name in ("first", "first_whole", "last")}
@@ -225,12 +232,12 @@ class StreamTraining(Training[Config]):
             case "gpf":
                 settings = Settings(
                     keep=KEPT[self.config.learner] if self.config.prune else 1.0,
-                    soften=SOFTENED[self.config.learner] if self.config.soften else 1.0,
                     budget=self._size(BUDGET_DEPTH),
                     grow=self.config.grow,
                     freeze=self.config.freeze,
                 )
-                return None, Recall(self.net, self._fresh, settings)
+                policy = self.config.learner == "policy-gradient"
+                return None, Recall(self.net, self._fresh, settings, soften if policy and self.config.soften else None)
             case "reset-on-drop":
                 return None, Recall(self.net, self._fresh, Settings(renew=True))
             case "continual-backprop":
