@@ -9,11 +9,11 @@ from gpf.continual.replay import Replay, clone_policy, clone_values
 pytestmark = pytest.mark.usefixtures("one_torch_thread")
 
 
-def made(capacity=50, batch=8, strength=0.5, seed=0):
+def made(capacity=50, batch=8, strength=0.5, clip=100.0, seed=0):
     torch.manual_seed(0)
     model = nn.Linear(3, 2)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    return model, optimizer, Replay(model, optimizer, (3, 2), clone_values, strength, capacity, batch, seed)
+    return model, optimizer, Replay(model, optimizer, (3, 2), clone_values, strength, clip, capacity, batch, seed)
 
 
 def numbered(first, count):
@@ -60,10 +60,20 @@ def test_a_step_goes_down_the_cloning_loss_and_an_empty_reservoir_adds_nothing()
     assert torch.allclose(before["weight"] - model.weight, 0.1 * gradient[:, None] * sample)
 
 
+def test_a_long_gradient_is_shortened_before_it_is_weighted():
+    model, optimizer, replay = made(capacity=1, batch=1, clip=0.2)
+    before = {name: p.detach().clone() for name, p in model.named_parameters()}
+    replay.add(torch.tensor([[1.0, -2.0, 0.5]]), torch.tensor([[30.0, 4.0]]))
+    step(model, optimizer)
+    moved = torch.cat([(before[name] - p).flatten() for name, p in model.named_parameters()])
+    assert moved.norm().item() == pytest.approx(0.1 * 0.5 * 0.2, rel=1e-4)
+
+
 def test_the_cloning_loss_of_a_policy_by_hand():
     then = torch.tensor([[0.0, 0.0, 1.0]])  # two actions, and the value
     now = torch.tensor([[3.0, 3.0, 3.0]])
     assert clone_policy(now, then).item() == pytest.approx(4.0)  # the same policy; the values differ by 2
+    assert clone_policy(now, then, 0.05).item() == pytest.approx(0.2)
     now = torch.tensor([[torch.tensor(3.0).log(), 0.0, 1.0]])  # three quarters and one quarter
     divergence = 0.5 * torch.tensor(0.5 / 0.75).log() + 0.5 * torch.tensor(0.5 / 0.25).log()
     assert clone_policy(now, then).item() == pytest.approx(divergence.item())

@@ -21,11 +21,11 @@ def clone_values(outputs: Tensor, then: Tensor) -> Tensor:
     return functional.mse_loss(outputs, then)
 
 
-def clone_policy(outputs: Tensor, then: Tensor) -> Tensor:
-    """KL divergence from the policy of then, plus the squared difference of the value, which is the last output."""
+def clone_policy(outputs: Tensor, then: Tensor, value_weight: float = 1.0) -> Tensor:
+    """KL divergence from the policy of then, plus the weighted squared difference of the value, the last output."""
     now, old = outputs[:, :-1].log_softmax(1), then[:, :-1].log_softmax(1)
     divergence = functional.kl_div(now, old, reduction="batchmean", log_target=True)
-    return divergence + functional.mse_loss(outputs[:, -1], then[:, -1])
+    return divergence + value_weight * functional.mse_loss(outputs[:, -1], then[:, -1])
 
 
 class Replay(Hooked):
@@ -36,7 +36,8 @@ class Replay(Hooked):
 
     Args:
         cloning: The loss.
-        strength: Its weight.
+        strength: What its gradient is multiplied with.
+        clip: Greatest norm of its gradient, before that: as the learner's own, so that neither drowns the other.
         capacity: Most samples that are stored.
         batch: Stored samples in a gradient step.
     """
@@ -48,6 +49,7 @@ class Replay(Hooked):
         sizes: tuple[int, int],
         cloning: Cloning,
         strength: float = 1.0,
+        clip: float = 1.0,
         capacity: int = 10_000,
         batch: int = 500,
         seed: int = 0,
@@ -55,6 +57,7 @@ class Replay(Hooked):
         super().__init__(model, optimizer)
         self.cloning = cloning
         self.strength = strength
+        self.clip = clip
         self.batch = batch
         self.random: torch.Generator = torch.Generator().manual_seed(seed)
         self.seen: Tensor = torch.zeros((), dtype=torch.int64)
@@ -80,11 +83,13 @@ class Replay(Hooked):
             return
         rows = torch.randint(self.stored, (self.batch,), generator=self.random)
         with torch.enable_grad():
-            loss = self.strength * self.cloning(self.model(self.inputs[rows]), self.outputs[rows])
+            loss = self.cloning(self.model(self.inputs[rows]), self.outputs[rows])
             gradients = torch.autograd.grad(loss, list(self.parameters.values()))
+        norm = nn.utils.get_total_norm(gradients)
+        scale = self.strength * (self.clip / norm.clamp(min=self.clip)).item()
         for parameter, gradient in zip(self.parameters.values(), gradients, strict=True):
             if parameter.grad is not None:
-                parameter.grad.add_(gradient)
+                parameter.grad.add_(gradient, alpha=scale)
 
     def state(self) -> dict[str, Tensor]:
         """The reservoir, how many samples were offered to it, and the random numbers to come."""

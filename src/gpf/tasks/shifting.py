@@ -5,6 +5,7 @@ run is a folder like any other: a line of metrics for every visit, a line for ev
 """
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,7 +17,7 @@ from torch.optim import Optimizer
 from gpf.continual.decisions import Decision
 from gpf.continual.methods import ContinualBackprop, L2Init, Method, OnlineEWC, ShrinkAndPerturb, linear_layers
 from gpf.continual.recall import Recall, Settings
-from gpf.continual.replay import Replay, clone_policy, clone_values
+from gpf.continual.replay import Cloning, Replay, clone_policy, clone_values
 from gpf.navigation import parallel, policy_gradient
 from gpf.navigation.agents import as_bytes, from_bytes
 from gpf.navigation.flat import FlatNetwork
@@ -249,10 +250,20 @@ class StreamTraining(Training[Config]):
             case "ewc":
                 return OnlineEWC(model, optimizer, strength), None
             case "replay":
-                sizes = INPUTS["memory"], model.head.out_features
-                cloning = clone_policy if self.config.learner == "policy-gradient" else clone_values
-                return Replay(model, optimizer, sizes, cloning, strength, STORED, REPLAYED, seed), None
+                return self._make_replay(model, strength), None
         return None, None
+
+    def _make_replay(self, model: Any, strength: float) -> Replay:
+        """Experience replay, whose loss weighs values, and is clipped, as the learner's own."""
+        if self.config.learner == "policy-gradient":
+            cloning: Cloning = partial(clone_policy, value_weight=POLICY_GRADIENT.value_weight)
+            clip = POLICY_GRADIENT.gradient_clip
+        else:
+            cloning, clip = clone_values, VALUES.gradient_clip
+        sizes = INPUTS["memory"], model.head.out_features
+        return Replay(
+            model, self.net.optimizer, sizes, cloning, strength, clip, STORED, REPLAYED, self.config.seed
+        )  # fmt: skip
 
     def _size(self, depth: int, width: int = WIDTH) -> int:
         """Parameters of a model; no random numbers are drawn."""
