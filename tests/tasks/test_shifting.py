@@ -100,7 +100,7 @@ def test_a_run_in_a_drifting_world_goes_on_where_the_drift_was(tmp_path, stream)
     plan = json.loads(Path(stream).read_text())
     plan["visits"][1]["gradual"] = plan["visits"][2]["gradual"] = True
     Path(stream).write_text(json.dumps(plan))
-    config = Config(method="gpf", stream=stream, round_epochs=3)
+    config = Config(method="gpf", stream=stream, round_epochs=1)
     train(tmp_path / "whole", config)
     run, offsets = TASK.create(tmp_path / "stopped", config), set()
     while not (training := begin(run)).over:

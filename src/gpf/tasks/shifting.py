@@ -69,7 +69,7 @@ STRENGTHS: dict[LearnerName, dict[str, float]] = {
         "shrink-and-perturb": 1e-3,
         "continual-backprop": 1e-5,
         "ewc": 1000.0,
-        "replay": 1.0,
+        "replay": 0.01,
     },
     "parallel": {"l2-init": 1e-4, "shrink-and-perturb": 1e-5, "continual-backprop": 1e-5, "ewc": 10.0, "replay": 1.0},
 }
