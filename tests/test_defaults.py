@@ -46,8 +46,10 @@ def defaults():
         "regimes": [REGIMES, GENTLE, HARSH, RETURNING, ACTIONS],
         "streams": [
             dataclasses.asdict(Plan()), plain(shifting.POLICY_GRADIENT), plain(shifting.VALUES), shifting.STRENGTHS,
-            shifting.KEPT, shifting.LAYERS, shifting.WIDTH, shifting.LANES, shifting.HORIZON,
-            dataclasses.asdict(RecallSettings()), drifting.STRENGTHS, drifting.CARRY, drifting.BATCHES_IN_AN_EPOCH,
+            shifting.KEPT, shifting.SOFTENED, shifting.STORED, shifting.REPLAYED,
+            shifting.LAYERS, shifting.WIDTH, shifting.LANES, shifting.HORIZON,
+            dataclasses.asdict(RecallSettings()), drifting.STRENGTHS, drifting.CARRY, drifting.DROP,
+            drifting.BATCHES_IN_AN_EPOCH,
         ],
         "variants": {name: dict(find_task(name).variants) for name in REGISTRY},
     }  # fmt: skip

@@ -434,6 +434,38 @@ def test_a_new_path_is_as_deep_as_can_be_and_remembers_nothing():
         assert layer.weights[0].previous is None
 
 
+def test_a_network_is_softened_once_at_a_drop_and_not_where_all_begins_anew():
+    recall, softened = made(), []
+    recall.soften = softened.append
+    learn(recall, 12)
+    assert softened == []
+    drop(recall)
+    try_out(recall, {None: 0.4})
+    assert softened == [recall.net.model]
+    recall = made(renew=True)
+    recall.soften = softened.append
+    learn(recall, 12)
+    while not learn(recall, rate=0.0):
+        pass
+    assert len(softened) == 1  # there is nothing to soften in what begins anew
+
+
+def test_where_all_begins_anew_at_a_drop_nothing_is_kept_or_tried():
+    recall = made(renew=True)
+    assert learn(recall, 12) == []
+    before = outputs(recall)
+    decisions = []
+    while not decisions:
+        decisions = learn(recall, rate=0.0)
+    assert [type(decision) for decision in decisions] == [NewPath]
+    assert (decisions[0].before, decisions[0].rate) == (0.5, 0.0)
+    assert recall.trial is None
+    assert recall.versions == {}
+    assert not torch.allclose(outputs(recall), before)
+    assert all(not state for state in recall.net.optimizer.state.values())
+    assert learn(recall, 12, rate=0.1) == []  # the new network is not measured by what the old one reached
+
+
 def test_a_copy_of_a_pruned_network_is_pruned_at_least_as_much():
     recall = made(keep=0.5)
     learn(recall, 2)

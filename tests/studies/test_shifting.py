@@ -10,7 +10,7 @@ from gpf.reports.tables import verdict as judge
 from gpf.reports.verdicts import Family, corrected
 from gpf.runs.folder import Outcome
 from gpf.studies import page_of
-from gpf.studies.shifting import MEASURES, Plan, compare_methods, gap_closed, measures_against, verdicts
+from gpf.studies.shifting import MEASURES, Plan, compare_methods, gap_closed, measures_against, pooled, verdicts
 from gpf.tasks import shifting
 
 pytestmark = pytest.mark.usefixtures("one_torch_thread")
@@ -99,13 +99,67 @@ def test_visits_in_which_nobody_ended_a_whole_episode_have_no_recovery_and_nothi
 
 def test_the_gap_of_one_seed_has_no_interval():
     rows = [
-        {"stream": "s", "learner": "parallel", "method": name, "seconds": [1.0],
+        {"stream": "s", "order": 0, "learner": "parallel", "method": name, "seconds": [1.0],
          "scores": {**{key: [1.0] for key in MEASURES}, "area": [area]}}
         for name, area in {"gpf": 0.7, "depth-1": 0.5, "reset": 0.4, "one-each": 0.9}.items()
     ]  # fmt: skip
-    plan = {"streams": ["s"], "learners": ["parallel"], "methods": list(METHODS), "first_seed": 3, "seeds": 1}
+    plan = {"streams": ["s"], "learners": ["parallel"], "methods": list(METHODS), "first_seed": 3, "seeds": 1,
+            "orders": [0]}  # fmt: skip
     text = page_of({"kind": "shifting", "command": "gpf continual", "plan": plan, "rows": rows}, "x")
     assert "GPF closes 50%.\n" in text
+
+
+def test_a_seeds_value_is_its_mean_over_the_orders_that_have_one():
+    def row(order, **scores):
+        return {"method": "gpf", "order": order, "scores": {**{key: [0.0, 0.0] for key in MEASURES}, **scores}}
+
+    (ours,) = pooled(
+        [row(0, area=[0.2, 0.4], forgetting=[None, None]), row(1, area=[0.6, 0.8], forgetting=[None, 1.0])]
+    )
+    assert ours["scores"]["area"] == pytest.approx([0.4, 0.6])
+    assert ours["scores"]["forgetting"] == [None, 1.0]
+
+
+def test_every_order_of_a_preset_is_run_with_every_seed_and_a_file_has_only_one(tmp_path):
+    path = stream_of(tmp_path, 20)
+    plan = Plan(
+        streams=("harsh", path), learners=("policy-gradient",), methods=("gpf", "reset"), seeds=2, orders=(3, 5)
+    )
+    configs = [cell.config(seed) for cell in plan.study().cells for seed in plan.study().seeds]
+    seen = {(config.stream, config.order, config.method, config.seed) for config in configs}
+    methods, seeds = ("gpf", "reset"), (0, 1)
+    assert seen == {
+        (stream, order, method, seed)
+        for stream, order in (("harsh", 3), ("harsh", 5), (path, 0)) for method in methods for seed in seeds
+    }  # fmt: skip
+    assert len(configs) == len(seen)
+    assert configs[0].made_stream() != configs[4].made_stream()
+
+
+def test_the_page_of_several_orders_has_the_mean_and_every_order():
+    def row(order, method, *area):
+        scores = {**{key: [1.0] * len(area) for key in MEASURES}, "area": list(area)}
+        return {"stream": "harsh", "order": order, "learner": "parallel", "method": method,
+                "seconds": [1.0] * len(area), "scores": scores}  # fmt: skip
+
+    ours, theirs = [0.70, 0.72, 0.74, 0.70, 0.72, 0.74], [0.60, 0.61, 0.62, 0.60, 0.61, 0.62]
+    rows = [
+        row(0, "gpf", *ours), row(0, "reset", *theirs),
+        row(4, "gpf", *(value + 0.1 for value in ours)), row(4, "reset", *(value + 0.3 for value in ours)),
+    ]  # fmt: skip
+    plan = {"streams": ["harsh"], "learners": ["parallel"], "methods": ["gpf", "reset"], "first_seed": 0, "seeds": 6,
+            "orders": [0, 4]}  # fmt: skip
+    text = page_of({"kind": "shifting", "command": "gpf continual", "plan": plan, "rows": rows}, "x")
+    lines = [line for line in text.splitlines() if line.startswith("| ")]
+    assert "in each of the orders 0 and 4" in text
+    assert "| GPF | 0.770 [" in text  # the mean of both
+    assert "area, order 0 | GPF less it, order 0 | area, order 4 | GPF less it, order 4" in text
+    assert lines[-2].startswith("| GPF | 0.720 [")
+    assert ": +0.110 [" in lines[-1]
+    assert ": -0.200 [" in lines[-1]
+    assert "x-harsh-parallel-order-0.png" in text
+    assert "x-harsh-parallel-order-4.png" in text
+    assert "24 runs" in text
 
 
 def of(title, better):
@@ -151,6 +205,9 @@ def test_the_gap_that_is_closed_by_hand():
         ({"streams": ("harsh", "x/harsh.json")}, "streams .*harsh, harsh"),
         ({"episodes": 0}, "episodes .*0"),
         ({"visits": 1}, "visits .*1"),
+        ({"orders": ()}, "orders .*at least one"),
+        ({"orders": (1, 1)}, "orders .*differ.*1, 1"),
+        ({"orders": (0, -1)}, "order .*0.*-1"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(changes, message):

@@ -45,6 +45,19 @@ class TestPermutedMNIST:
         assert then in ("continued", "false-alarm", "new-path")
         assert first["score"] > 0.7
 
+    def test_reset_on_change_begins_anew_at_the_drop_that_gpf_sees(self, tmp_path):
+        seen = {}
+        for method in ("gpf", "reset-on-change"):
+            training = begin(PERMUTED_MNIST, tmp_path / method, method=method, tasks=2, samples=8000)
+            first, second = training.round(), training.round()
+            assert first["decisions"] == []
+            seen[method] = second["decisions"]
+        assert [decision["kind"] for decision in seen["reset-on-change"]] == ["new-path"]
+        for name in ("rate", "before"):
+            assert seen["reset-on-change"][0][name] == seen["gpf"][0][name]
+        assert second["kept"] == first["kept"]
+        assert second["score"] > 0.7
+
     def test_accuracy_is_counted_before_an_image_is_learnt_from(self, tmp_path):
         training = begin(PERMUTED_MNIST, tmp_path / "run", method="backprop", tasks=1, samples=16)
         inputs, wanted = training.problem.task(0)
@@ -87,5 +100,7 @@ def test_a_method_has_the_strength_asked_for(tmp_path):
     for strength in (None, 0.5):
         training = begin(REGRESSION, tmp_path / str(strength), method="l2-init", strength=strength)
         assert training.method.strength == (drifting.STRENGTHS["regression"]["l2-init"] if strength is None else 0.5)
+    with pytest.raises(ValueError, match="reset-on-change .*permuted-mnist"):
+        drifting.Config(problem="regression", method="reset-on-change").check()
     with pytest.raises(ValueError, match="strength .*backprop.*0.5"):
         drifting.Config(method="backprop", strength=0.5).check()

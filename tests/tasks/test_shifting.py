@@ -6,6 +6,7 @@ from typing import get_args
 
 import numpy as np
 import pytest
+import torch
 from support import edit, final
 
 from gpf.continual.measures import transfer
@@ -55,13 +56,15 @@ def begin(run):
     ("method", "learner"),
     [
         ("gpf", "parallel"),
+        ("replay", "parallel"),
         *((name, "policy-gradient") for name in get_args(MethodName) if not name.startswith("depth")),
     ],
 )
 def test_a_run_that_is_stopped_after_every_round_ends_as_one_that_is_not(tmp_path, stream, method, learner):
-    if method != "gpf":  # which needs longer visits to notice anything
+    watches = method in ("gpf", "reset-on-drop")
+    if not watches:  # which needs longer visits to notice anything
         shorten(stream, 150)
-    config = Config(method=method, learner=learner, stream=stream, round_epochs=3 if method == "gpf" else 1)
+    config = Config(method=method, learner=learner, stream=stream, round_epochs=3 if watches else 1)
     result = train(tmp_path / "whole", config)
     assert [visit["regime"] for visit in result["visits"]] == [v.regime for v in config.made_stream().visits]
     run = TASK.create(tmp_path / "stopped", config)
@@ -71,6 +74,8 @@ def test_a_run_that_is_stopped_after_every_round_ends_as_one_that_is_not(tmp_pat
         rounds += 1
     assert rounds > 2
     assert final(tmp_path / "whole") == final(tmp_path / "stopped")
+    if method == "reset-on-drop":
+        assert {line["kind"] for line in read_log(tmp_path / "whole", "events")} == {"new-path"}
     if method == "gpf":
         assert {line["kind"] for line in read_log(tmp_path / "whole", "events")} >= {"trial"}
 
@@ -95,7 +100,7 @@ def test_a_run_in_a_drifting_world_goes_on_where_the_drift_was(tmp_path, stream)
     plan = json.loads(Path(stream).read_text())
     plan["visits"][1]["gradual"] = plan["visits"][2]["gradual"] = True
     Path(stream).write_text(json.dumps(plan))
-    config = Config(method="gpf", stream=stream, round_epochs=3)
+    config = Config(method="gpf", stream=stream, round_epochs=1)
     train(tmp_path / "whole", config)
     run, offsets = TASK.create(tmp_path / "stopped", config), set()
     while not (training := begin(run)).over:
@@ -123,6 +128,48 @@ def test_the_oracle_has_its_network_back(tmp_path, stream):
     while not training.over:
         training.round()
     assert all(np.array_equal(seen[0][1][name], tensor) for name, tensor in kept.items())
+
+
+@pytest.mark.parametrize(("learner", "depth"), [("policy-gradient", 2), ("parallel", 1)])
+def test_the_wide_network_has_as_many_parameters_as_gpf_may_keep(tmp_path, learner, depth):
+    ours, wide, deep = (
+        begin(TASK.create(tmp_path / method, Config(method=method, learner=learner, **SMALL)))
+        for method in ("gpf", "budget", "depth-4")
+    )
+    budget = ours.recall.settings.budget
+    assert budget == deep.net.count_parameters()
+    assert wide.net.depth == depth
+    assert wide.net.count_parameters() <= budget < wide._size(depth, wide.net.model.width + 1)
+    assert wide._size(depth, wide.net.model.width) == wide.net.count_parameters()
+
+
+def test_a_softened_policy_prefers_the_same_actions_less_and_values_states_as_before(tmp_path):
+    training = begin(TASK.create(tmp_path / "a", Config(method="gpf", **SMALL)))
+    training._epoch()
+    model, seen = training.net.model, training._probe
+    with torch.no_grad():
+        model.head.bias[:6] = torch.arange(6.0)
+        before = model(seen)
+        training.recall.soften(model)
+        after = model(seen)
+    assert torch.allclose(after[:, :6], 0.3 * before[:, :6], atol=1e-5)
+    assert torch.equal(after[:, 6], before[:, 6])
+
+
+@pytest.mark.parametrize("changes", [{"soften": False}, {"learner": "parallel"}])
+def test_nothing_is_softened_where_it_is_turned_off_or_values_are_learnt(tmp_path, changes):
+    training = begin(TASK.create(tmp_path / "a", Config(method="gpf", **SMALL, **changes)))
+    assert training.recall.soften is None
+
+
+def test_replay_stores_what_was_seen_with_what_the_network_made_of_it(tmp_path):
+    training = begin(TASK.create(tmp_path / "a", Config(method="replay", **SMALL)))
+    training._epoch()
+    rollouts, replay = training.learner.rollouts, training.method
+    assert replay.stored == 100 * 40
+    for t, lane in ((0, 0), (17, 3), (39, 99)):
+        assert np.array_equal(replay.inputs[100 * t + lane], rollouts.inputs[t, lane])
+        assert np.array_equal(replay.outputs[100 * t + lane], rollouts.outputs[t, lane])
 
 
 def test_what_is_measured_of_a_visit_by_hand(tmp_path):
@@ -154,6 +201,8 @@ def test_what_is_measured_of_a_visit_by_hand(tmp_path):
         ({"episodes": 0}, "episodes .*1.*0"),
         ({"order": -1}, "order .*0.*-1"),
         ({"method": "ewc", "grow": False}, "grow .*gpf.*ewc"),
+        ({"method": "depth-2", "soften": False}, "soften .*gpf.*depth-2"),
+        ({"learner": "parallel", "soften": False}, "soften .*policy-gradient.*parallel"),
         ({"round_epochs": 0}, "round_epochs .*1.*0"),
         ({"colour": "red"}, "'colour'"),
         ({"grow": "no"}, "grow .*true or false.*'no'"),

@@ -36,6 +36,7 @@ TINY = {
     ),
     "l2-init": ("permuted-mnist", {"method": "l2-init", "tasks": 2, "samples": 320}),
     "gpf": ("permuted-mnist", {"method": "gpf", "tasks": 2, "samples": 4800}),
+    "reset-on-change": ("permuted-mnist", {"method": "reset-on-change", "tasks": 2, "samples": 4800}),
     "regression": ("regression", {"method": "gpf", "tasks": 3, "samples": 320}),
 }  # fmt: skip
 

@@ -201,10 +201,11 @@ class Continual:
     streams: tuple[str, ...] = ("harsh", "returning")
     """Streams of worlds: presets (gentle, harsh, returning), or paths to .json files of visits."""
     methods: tuple[str, ...] = (
-        "gpf", "depth-1", "depth-4", "continual-backprop", "l2-init", "shrink-and-perturb", "ewc", "reset", "one-each",
+        "gpf", "depth-1", "depth-2", "depth-4", "budget", "continual-backprop", "l2-init", "shrink-and-perturb", "ewc",
+        "replay", "reset-on-drop", "reset", "one-each",
     )  # fmt: skip
-    """Methods to compare: any of the default ones, gpf-no-grow, gpf-no-prune, gpf-no-freeze. They must include reset, a
-    fresh learner in every visit, with which the others are compared."""
+    """Methods to compare: any of the default ones, gpf-no-grow, gpf-no-prune, gpf-no-freeze, gpf-no-soften. They must
+    include reset, a fresh learner in every visit, with which the others are compared."""
     learners: tuple[Literal["policy-gradient", "parallel"], ...] = ("policy-gradient", "parallel")
     """Learners of the methods: policy-gradient (PPO), parallel (Expected SARSA)."""
     seeds: int = 10
@@ -215,8 +216,8 @@ class Continual:
     """Episodes of each visit to a world, in a preset."""
     visits: int | None = None
     """Number of visits, in a preset. Default: 14 in harsh, 13 in the others."""
-    order: int = 0
-    """Seed of the order of the worlds, in a preset."""
+    orders: tuple[int, ...] = (0, 1)
+    """Seeds of the orders of the worlds, in a preset; each is run with every seed."""
     runs: Path = Path("runs/continual")
     """Folder of the runs."""
     page: Path | None = None

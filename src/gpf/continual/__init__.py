@@ -3,6 +3,7 @@
 from gpf.continual.decisions import Continued, Decision, FalseAlarm, NewPath, Recalled, TrialBegun
 from gpf.continual.methods import ContinualBackprop, L2Init, OnlineEWC, ShrinkAndPerturb
 from gpf.continual.recall import Recall, Settings
+from gpf.continual.replay import Replay
 
 __all__ = [
     "ContinualBackprop",
@@ -14,6 +15,7 @@ __all__ = [
     "OnlineEWC",
     "Recall",
     "Recalled",
+    "Replay",
     "Settings",
     "ShrinkAndPerturb",
     "TrialBegun",

@@ -27,7 +27,7 @@ class Method(Protocol):
         """Let go of the model and the optimizer."""
 
 
-class _Hooked:
+class Hooked:
     """A method that does something before, or after, every step of an optimizer."""
 
     def __init__(self, model: nn.Module, optimizer: Optimizer) -> None:
@@ -60,7 +60,7 @@ class _Hooked:
             handle.remove()
 
 
-class L2Init(_Hooked):
+class L2Init(Hooked):
     """A pull towards the weights at the start: strength / 2 |w - w0|^2 is added to the loss (Kumar et al. 2023)."""
 
     def __init__(self, model: nn.Module, optimizer: Optimizer, strength: float = 1e-3) -> None:
@@ -80,7 +80,7 @@ class L2Init(_Hooked):
         return {f"start/{name}": tensor for name, tensor in self.start.items()}
 
 
-class ShrinkAndPerturb(_Hooked):
+class ShrinkAndPerturb(Hooked):
     """After every step, weights shrink a little and get a little noise (Ash & Adams 2020, made gradual)."""
 
     def __init__(
@@ -106,7 +106,7 @@ class ShrinkAndPerturb(_Hooked):
         self.random.set_state(state["random"])
 
 
-class OnlineEWC(_Hooked):
+class OnlineEWC(Hooked):
     """A pull towards recent weights, the stronger the more the loss depended on each (Schwarz et al. 2018).
 
     Nobody announces a change, so the anchor is set anew every `every` steps: the importance of what was learnt until
@@ -152,7 +152,7 @@ class OnlineEWC(_Hooked):
         return found
 
 
-class ContinualBackprop(_Hooked):
+class ContinualBackprop(Hooked):
     """Now and then the least useful units of each hidden layer begin anew (Dohare et al. 2024).
 
     A unit's utility is a running mean of how active it is, times how much is made of it. A unit that begins anew gets

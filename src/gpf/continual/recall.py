@@ -112,6 +112,8 @@ class Settings:
     """Whether a new path may grow; otherwise the best there is learns on."""
     freeze: bool = True
     """Whether versions are kept."""
+    renew: bool = False
+    """Whether the network begins anew at every drop, and nothing is kept or tried: what detection alone buys."""
 
 
 @dataclass
@@ -121,11 +123,14 @@ class Recall:
     Args:
         net: The network, in GPF's care; its rules need no drop of their own.
         fresh: Makes a model of a number of layers that has learnt nothing.
+        soften: Called with the model at a drop, so that a policy which was sure of itself explores again; None for
+            learners that explore anyway.
     """
 
     net: GrowPruneFreeze
     fresh: Callable[[int], nn.Module]
     settings: Settings = field(default_factory=Settings)
+    soften: Callable[[nn.Module], None] | None = None
 
     def __post_init__(self) -> None:
         self.versions: dict[int, Version] = {}
@@ -178,13 +183,24 @@ class Recall:
         self.counts = [*self.counts, (successes, tried)][-4 * s.settled :]
         self._make_room(self.net.count_parameters())  # it may have grown
         best, fallen = self.best(), self._fallen()
+        if fallen is not None and s.renew:
+            return [self._decided(self._new_path(fallen, best))]
         if fallen is not None:
             if s.carry < 1.0:
                 self._put_in_place(self._carried())
+            if self.soften:
+                self.soften(self.net.model)
             self.trial = self._begun_trial(best)
             return [TrialBegun(candidates=len(self.trial.candidates), rate=fallen, before=best)]
         self._recognise()
-        if best and s.freeze and self.expected is None and self.epoch % s.interval == 0 and self._does_well(best):
+        if (
+            best
+            and s.freeze
+            and not s.renew
+            and self.expected is None
+            and self.epoch % s.interval == 0
+            and self._does_well(best)
+        ):
             self._put_away(best)
         return []
 
@@ -260,13 +276,22 @@ class Recall:
         elif best is not None and (found >= s.useful * once or not s.grow):
             decision = self._recalled(best, found)
         else:
-            decision = NewPath(version=self.made, rate=max(now, found), before=once)
-            self._renew()
-            self.current, self.made, self.expected = self.made, self.made + 1, None
-        self.counts = self.counts[: -s.window] if isinstance(decision, FalseAlarm) else []
+            decision = self._new_path(max(now, found), once)
+        return self._decided(decision)
+
+    def _decided(self, decision: Decision) -> Decision:
+        """Start counting again, unless nothing had changed; returns the decision."""
+        self.counts = self.counts[: -self.settings.window] if isinstance(decision, FalseAlarm) else []
         self.trial, self.since = None, self.epoch
         self.net.plateau = Plateau()
         self._make_room(self.net.count_parameters())
+        return decision
+
+    def _new_path(self, rate: float, before: float) -> NewPath:
+        """Begin anew, under a new number."""
+        decision = NewPath(version=self.made, rate=rate, before=before)
+        self._renew()
+        self.current, self.made, self.expected = self.made, self.made + 1, None
         return decision
 
     def _recalled(self, number: int, rate: float) -> Recalled:

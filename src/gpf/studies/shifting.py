@@ -1,37 +1,51 @@
 """All methods in all streams over many seeds: tables, what the intervals say, and a figure for each stream."""
 
 import dataclasses
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
+from matplotlib import colormaps
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from gpf.continual import measures
 from gpf.reports.figures import draw_band
 from gpf.reports.pages import Numbers, join, write_page
 from gpf.reports.statistics import MANY_SEEDS, RESAMPLES, centre_name, interval_words, paired_difference
-from gpf.reports.tables import Measure, markdown_table, measure_all, present, scores_table, verdict
+from gpf.reports.tables import (
+    MISSING,
+    Measure,
+    markdown_table,
+    measure_all,
+    present,
+    scores_table,
+    summary,
+    verdict,
+)
 from gpf.reports.verdicts import PAIRED_WORDS, Family, caution, corrected
 from gpf.runs.executors import Executor, Tell
 from gpf.runs.folder import Outcome
 from gpf.settings import choose
 from gpf.studies.engine import Cell, Study, check_seeds
-from gpf.tasks.shifting import ORACLES, TASK, Config, LearnerName, MethodName
+from gpf.tasks.shifting import FIXED, ORACLES, TASK, Config, LearnerName, MethodName
 
 Visits = list[dict[str, Any]]
 TITLES: dict[str, str] = {
     "gpf": "GPF", "depth-1": "depth 1", "depth-2": "depth 2", "depth-4": "depth 4",
-    "continual-backprop": "continual backprop",
+    "budget": "one network of GPF's budget", "continual-backprop": "continual backprop",
     "l2-init": "L2 to the first weights", "shrink-and-perturb": "shrink and perturb", "ewc": "online EWC",
+    "replay": "experience replay", "reset-on-drop": "reset on detected drop",
     "reset": "oracle: begins anew", "one-each": "oracle: one network each",
     "gpf-no-grow": "GPF without growing", "gpf-no-prune": "GPF without pruning",
-    "gpf-no-freeze": "GPF without freezing",
+    "gpf-no-freeze": "GPF without freezing", "gpf-no-soften": "GPF without softening",
 }  # fmt: skip
 ABLATIONS: dict[str, dict[str, Any]] = {
     "gpf-no-grow": {"grow": False}, "gpf-no-prune": {"prune": False}, "gpf-no-freeze": {"freeze": False},
+    "gpf-no-soften": {"soften": False},
 }  # fmt: skip
 
 
@@ -78,12 +92,12 @@ class Plan:
 
     streams: tuple[str, ...] = ("harsh", "returning")
     learners: tuple[LearnerName, ...] = get_args(LearnerName)
-    methods: tuple[str, ...] = tuple(name for name in get_args(MethodName) if name != "depth-2")
+    methods: tuple[str, ...] = get_args(MethodName)
     seeds: int = 10
     first_seed: int = 0
     episodes: int = 1000
     visits: int | None = None
-    order: int = 0
+    orders: tuple[int, ...] = (0, 1)
 
     def __post_init__(self) -> None:
         check_seeds(self.seeds, self.first_seed)
@@ -97,28 +111,45 @@ class Plan:
         stems = [Path(stream).stem for stream in self.streams]
         if not stems or len(set(stems)) < len(stems):
             raise ValueError(f"streams must be at least one, and names that differ, got {', '.join(stems) or 'none'}")
+        if not self.orders or len(set(self.orders)) < len(self.orders):
+            raise ValueError(
+                f"orders must be at least one, and differ, got {', '.join(map(str, self.orders)) or 'none'}"
+            )
         for stream in self.streams:
-            self.config(stream, self.learners[0], self.methods[0], self.first_seed).check()
+            for order in self.orders_of(stream):
+                self.config(stream, order, self.learners[0], self.methods[0], self.first_seed).check()
 
-    def config(self, stream: str, learner: LearnerName, method: str, seed: int) -> Config:
+    def orders_of(self, stream: str) -> tuple[int, ...]:
+        """The orders in which a stream is run; that of a file is always the same."""
+        return (0,) if stream.endswith(".json") else self.orders
+
+    def config(self, stream: str, order: int, learner: LearnerName, method: str, seed: int) -> Config:
         """What one run is made of."""
         changes = ABLATIONS.get(method, {})
         name: Any = "gpf" if changes else method
         return Config(
             stream=stream, learner=learner, method=name, seed=seed, episodes=self.episodes, visits=self.visits,
-            order=self.order, **changes,
+            order=order, **changes,
         )  # fmt: skip
 
     def study(self) -> Study:
         """Its runs."""
 
-        def cell(stream: str, learner: LearnerName, method: str) -> Cell:
-            place = Path(Path(stream).stem, learner, method)
-            return Cell(f"{stream}/{learner}", method, lambda seed: self.config(stream, learner, method, seed), place)
+        def cell(stream: str, order: int, learner: LearnerName, method: str) -> Cell:
+            place = Path(Path(stream).stem, f"order-{order}", learner, method)
+            return Cell(
+                group(stream, order, learner), method,
+                lambda seed: self.config(stream, order, learner, method, seed), place,
+            )  # fmt: skip
 
-        cells = [cell(stream, learner, method) for stream in self.streams for learner in self.learners
-                 for method in self.methods]  # fmt: skip
+        cells = [cell(stream, order, learner, method) for stream in self.streams for order in self.orders_of(stream)
+                 for learner in self.learners for method in self.methods]  # fmt: skip
         return Study(TASK, range(self.first_seed, self.first_seed + self.seeds), cells)
+
+
+def group(stream: str, order: int, learner: str) -> str:
+    """What the methods of a comparison share."""
+    return f"{stream}/{order}/{learner}"
 
 
 def compare_methods(
@@ -128,14 +159,15 @@ def compare_methods(
     outcomes = plan.study().train(runs, executor, tell)
     rows, figures = [], {}
     for stream in plan.streams:
-        for learner in plan.learners:
-            of = {method: outcomes[f"{stream}/{learner}", method] for method in plan.methods}
+        for learner, order in itertools.product(plan.learners, plan.orders_of(stream)):
+            of = {method: outcomes[group(stream, order, learner), method] for method in plan.methods}
             fresh = {
                 one.folder: rival for some in of.values() for one, rival in zip(some, of["reset"], strict=True)
             }  # fmt: skip
             rows += [
                 {
                     "stream": stream,
+                    "order": order,
                     "learner": learner,
                     "method": method,
                     "seconds": [one.result["seconds"] for one in some],
@@ -143,16 +175,65 @@ def compare_methods(
                 }
                 for method, some in of.items()
             ]
-            figures[f"{name}-{Path(stream).stem}-{learner}.png"] = figure(plan, of)
+            figures[figure_name(name, stream, learner, order, plan.orders_of(stream))] = figure(plan, of)
     numbers: Numbers = {"kind": "shifting", "command": command, "plan": dataclasses.asdict(plan), "rows": rows}
     return write_page(folder, name, numbers, page(numbers, name), figures)
+
+
+def figure_name(name: str, stream: str, learner: str, order: int, orders: Sequence[int]) -> str:
+    """The file of the figure of a stream in one of its orders."""
+    which = f"-order-{order}" if len(orders) > 1 else ""
+    return f"{name}-{Path(stream).stem}-{learner}{which}.png"
 
 
 # The page
 
 
+def pooled(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows of one stream and learner, a method each: of every seed, the mean of a measure over the orders."""
+    of_methods: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        of_methods.setdefault(row["method"], []).append(row)
+    return [
+        {
+            "method": method,
+            "scores": {
+                key: [_mean_of(values) for values in zip(*(row["scores"][key] for row in some), strict=True)]
+                for key in MEASURES
+            },
+        }
+        for method, some in of_methods.items()
+    ]
+
+
+def _mean_of(values: Sequence[float | None]) -> float | None:
+    """The mean of the values that there are; None if there is none."""
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if known else None
+
+
+def areas_by_order(rows: Sequence[dict[str, Any]], family: Family) -> str:
+    """The area of each method of one stream and learner in each order, and GPF less it; as Markdown."""
+    measure, area = MEASURES["area"], {(row["order"], row["method"]): row["scores"]["area"] for row in rows}
+    orders, methods = (list(dict.fromkeys(row[key] for row in rows)) for key in ("order", "method"))
+
+    def cells(order: int, method: str) -> list[str]:
+        shown = [summary(area[order, method], measure.form)]
+        if "gpf" in methods:
+            rivals = area[order, "gpf"], area[order, method]
+            shown.append(MISSING if method == "gpf" else verdict(*rivals, measure, family))
+        return shown
+
+    header = [
+        title for order in orders
+        for title in (f"area, order {order}", *([f"GPF less it, order {order}"] if "gpf" in methods else []))
+    ]  # fmt: skip
+    lines = [[TITLES[method], *(cell for order in orders for cell in cells(order, method))] for method in methods]
+    return markdown_table(["method", *header], lines)
+
+
 def table(rows: Sequence[dict[str, Any]]) -> str:
-    """The rows of one stream and learner as Markdown."""
+    """The rows of one stream and learner, a method each, as Markdown."""
     return scores_table({TITLES[row["method"]]: row["scores"] for row in rows}, MEASURES, "method")
 
 
@@ -200,8 +281,9 @@ def _page(numbers: Numbers, name: str, family: Family) -> str:
     minutes = sum(sum(row["seconds"]) for row in rows) / 60.0
     sections = [
         "# Shifting worlds: does it keep learning?",
-        f"Worlds change without notice in the midst of episodes; seeds {seeds[0]} to {seeds[-1]}, all with the same"
-        " order of regimes. A visit is counted in episodes, so that whoever fails has more steps to learn from."
+        f"Worlds change without notice in the midst of episodes; seeds {seeds[0]} to {seeds[-1]}"
+        f"{_orders_words(plan['orders'])}. A visit is counted in episodes, so that whoever fails"
+        " has more steps to learn from."
         " Methods that are not said to have another depth have two layers with policy gradient and one with"
         f" values. Numbers are {interval_words(len(seeds))}. **Area**: success online, over all"
         " visits. **Forgetting**: success in the last episodes of a visit (of each of 100 lanes, its last) less"
@@ -218,20 +300,34 @@ def _page(numbers: Numbers, name: str, family: Family) -> str:
     for stream in plan["streams"]:
         for learner in plan["learners"]:
             some = [row for row in rows if row["stream"] == stream and row["learner"] == learner]
-            sections += [f"## {Path(stream).stem}, {learner}", table(some)]
+            orders = list(dict.fromkeys(row["order"] for row in some))
+            over_orders = pooled(some)
+            sections += [f"## {Path(stream).stem}, {learner}", table(over_orders)]
             if "gpf" in plan["methods"] and len(plan["methods"]) > 1:
-                sections.append(verdicts(some, family))
-            closed = gap_closed(some)
+                sections.append(verdicts(over_orders, family))
+            if len(orders) > 1:
+                sections.append(areas_by_order(some, family))
+            closed = gap_closed(over_orders)
             if closed is not None:
                 value, low, high = closed
                 interval = f" [{low:.0%}, {high:.0%}]" if len(seeds) >= MANY_SEEDS else ""
                 sections.append(
                     f"Of the gap in area between depth 1 and the better oracle, GPF closes {value:.0%}{interval}."
                 )
-            sections.append(f"![{stream}, {learner}]({name}-{Path(stream).stem}-{learner}.png)")
+            sections += [
+                f"![{stream}, {learner}]({figure_name(name, stream, learner, order, orders)})" for order in orders
+            ]
     runs = len(rows) * len(seeds)
     sections.append(f"Made by `{numbers['command']}`: {runs} runs, {minutes:.0f} minutes of one core in all.")
     return join(sections)
+
+
+def _orders_words(orders: Sequence[int]) -> str:
+    """In which orders the seeds met the regimes, in words."""
+    if len(orders) == 1:
+        return ", all with the same order of regimes"
+    named = f"{', '.join(map(str, orders[:-1]))} and {orders[-1]}"
+    return f" in each of the orders {named} of regimes; a seed's value is its mean over the orders, where none is named"
 
 
 # Figures
@@ -241,8 +337,8 @@ def figure(plan: Plan, outcomes: Mapping[str, Sequence[Outcome]]) -> Figure:
     """A stream's timeline: success of all methods with bands, GPF's events, depth and parameters, plasticity."""
     visits = {method: [_visits(one) for one in some] for method, some in outcomes.items()}
     regimes = [visit["regime"] for visit in visits[plan.methods[0]][0]]
-    colours = {method: f"C{n}" for n, method in enumerate(plan.methods)}
-    fixed = [method for method in plan.methods if method in ("depth-1", "depth-4", *ORACLES)]
+    colours = {method: to_hex(colormaps["tab20"](n)) for n, method in enumerate(plan.methods)}
+    fixed = [method for method in plan.methods if method in (*FIXED, "budget", *ORACLES)]
     others = [method for method in plan.methods if method not in fixed]
     groups = [group for group in (fixed, others) if group]
     drawing = Figure(figsize=(14, 3.0 * len(groups) + 9.0), layout="constrained")

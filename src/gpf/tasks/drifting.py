@@ -27,10 +27,10 @@ from gpf.spectra.plasticity import plasticity
 from gpf.tasks.task import RoundTraining, Task, TaskConfig, of_result
 
 ProblemName = Literal["permuted-mnist", "regression"]
-MethodName = Literal["backprop", "continual-backprop", "l2-init", "gpf"]
+MethodName = Literal["backprop", "continual-backprop", "l2-init", "reset-on-change", "gpf"]
 TITLES: dict[MethodName, str] = {
     "backprop": "backprop", "continual-backprop": "continual backprop", "l2-init": "L2 to the first weights",
-    "gpf": "GPF",
+    "reset-on-change": "reset on detected change", "gpf": "GPF",
 }  # fmt: skip
 STRENGTHS: dict[ProblemName, dict[str, float]] = {
     "permuted-mnist": {"continual-backprop": 1e-3, "l2-init": 3e-3},
@@ -41,6 +41,8 @@ CARRY = 0.25
 """Share of its weights that GPF carries from task to task; likewise."""
 BATCHES_IN_AN_EPOCH = 10
 """Gradient steps after which GPF takes note of how it does."""
+DROP = 0.5
+"""Share of its best accuracy below which the task is thought to have changed."""
 PROBE = 500
 """Samples of a task on whose activations plasticity is measured, at its end."""
 
@@ -73,6 +75,8 @@ class Config(TaskConfig):
 
     def check(self) -> None:
         """Refuse what cannot be."""
+        if self.problem == "regression" and self.method == "reset-on-change":
+            raise ValueError("method reset-on-change is for permuted-mnist: a regression has no accuracy that drops")
         if self.strength is not None and self.method not in STRENGTHS[self.problem]:
             raise ValueError(f"strength is not a setting of {self.method}, got {self.strength}")
         super().check()
@@ -187,7 +191,9 @@ class Training(RoundTraining[Config]):
                 return L2Init(model, optimizer, strength), None
             case "gpf" if config.problem == "permuted-mnist":
                 budget = sum(p.numel() for p in model.parameters())
-                return None, Recall(self.net, self._fresh, Settings(drop=0.5, carry=CARRY, budget=budget))
+                return None, Recall(self.net, self._fresh, Settings(drop=DROP, carry=CARRY, budget=budget))
+            case "reset-on-change":
+                return None, Recall(self.net, self._fresh, Settings(drop=DROP, renew=True))
         return None, None
 
     @property
@@ -274,10 +280,15 @@ def _last_tasks(of: Callable[[dict[str, Any]], float]) -> Callable[[Outcome], fl
     return lambda outcome: float(np.mean([of(line) for line in outcome.lines[-10:]]))
 
 
-METHODS: dict[str, dict[str, Any]] = {
-    "backprop": {"method": "backprop"}, "continual backprop": {"method": "continual-backprop"},
-    "L2 to the first weights": {"method": "l2-init"}, "GPF": {"method": "gpf"},
-}  # fmt: skip
+def _variants(problem: ProblemName) -> dict[str, dict[str, Any]]:
+    """The methods that a problem's page compares, by title."""
+    return {
+        title: {"method": method}
+        for method, title in TITLES.items()
+        if (problem, method) != ("regression", "reset-on-change")
+    }
+
+
 PLASTICITY: dict[str, Measure] = {
     name: Measure(title, better, form, _last_tasks(_layer_mean(name)))
     for name, title, better, form in (
@@ -306,7 +317,7 @@ def _task(name: ProblemName, attribute: str, title: str, summary: str, what: str
         find_data=lambda config: mnist() if config.problem == "permuted-mnist" else None,
         preset={"problem": name},
         metric=lambda config: f"{what} of the last task",
-        variants=METHODS,
+        variants=_variants(name),
         variant_of=lambda config: TITLES[config.method],
         measures={
             **{

@@ -5,6 +5,7 @@ run is a folder like any other: a line of metrics for every visit, a line for ev
 """
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,6 +17,7 @@ from torch.optim import Optimizer
 from gpf.continual.decisions import Decision
 from gpf.continual.methods import ContinualBackprop, L2Init, Method, OnlineEWC, ShrinkAndPerturb, linear_layers
 from gpf.continual.recall import Recall, Settings
+from gpf.continual.replay import Cloning, Replay, clone_policy, clone_values
 from gpf.navigation import parallel, policy_gradient
 from gpf.navigation.agents import as_bytes, from_bytes
 from gpf.navigation.flat import FlatNetwork
@@ -38,10 +40,13 @@ MethodName = Literal[
     "depth-1",
     "depth-2",
     "depth-4",
+    "budget",
     "continual-backprop",
     "l2-init",
     "shrink-and-perturb",
     "ewc",
+    "replay",
+    "reset-on-drop",
     "reset",
     "one-each",
 ]
@@ -49,16 +54,29 @@ ORACLES: tuple[MethodName, ...] = ("reset", "one-each")
 """Methods that are told of every change: one begins anew, one has a network for each regime."""
 FIXED: dict[str, int] = {"depth-1": 1, "depth-2": 2, "depth-4": 4}
 """Layers of the methods that are named after them."""
+BUDGET_DEPTH = 4
+"""GPF may keep, in use and frozen together, as many parameters as a fixed network of this depth has."""
 LAYERS: dict[LearnerName, int] = {"policy-gradient": 2, "parallel": 1}
 """Layers of all others; what suited each learner in first looks on another order."""
 KEPT: dict[LearnerName, float] = {"policy-gradient": 0.25, "parallel": 0.6}
 """Share of the weights of what GPF puts away: a policy bears more pruning than values, of which the greatest acts."""
+SOFTENED = 0.3
+"""What the logits of GPF's policy are multiplied with at a drop. Values act greedily, whatever their scale."""
 
 STRENGTHS: dict[LearnerName, dict[str, float]] = {
-    "policy-gradient": {"l2-init": 1e-3, "shrink-and-perturb": 1e-3, "continual-backprop": 1e-5, "ewc": 1000.0},
-    "parallel": {"l2-init": 1e-4, "shrink-and-perturb": 1e-5, "continual-backprop": 1e-5, "ewc": 10.0},
+    "policy-gradient": {
+        "l2-init": 1e-3,
+        "shrink-and-perturb": 1e-3,
+        "continual-backprop": 1e-5,
+        "ewc": 1000.0,
+        "replay": 0.01,
+    },
+    "parallel": {"l2-init": 1e-4, "shrink-and-perturb": 1e-5, "continual-backprop": 1e-5, "ewc": 10.0, "replay": 1.0},
 }
 """Of each method, the one with the greatest area among several, a factor of ten apart, on another order and seed."""
+
+STORED, REPLAYED = 10_000, 500
+"""Samples that replay stores, and replays in each gradient step, next to the minibatch of 1,000."""
 
 WIDTH = 64
 LANES, HORIZON = 100, 40
@@ -98,15 +116,19 @@ class Config(TaskConfig):
     """Whether GPF prunes the versions of the network that it stores."""
     freeze: bool = True
     """Whether GPF stores frozen versions of the network, to reuse when their world returns."""
+    soften: bool = True
+    """Whether GPF makes its policy explore again when success drops; only with learner policy-gradient."""
     round_epochs: int = 24
     """Rollouts of a round, after which there are metrics and a checkpoint."""
 
     def check(self) -> None:
         """Refuse what cannot be."""
         super().check()
-        for name in ("grow", "prune", "freeze"):
+        for name in ("grow", "prune", "freeze", "soften"):
             if not getattr(self, name) and self.method != "gpf":
                 raise ValueError(f"{name} can only be turned off with method gpf, not with {self.method}")
+        if not self.soften and self.learner != "policy-gradient":
+            raise ValueError(f"soften can only be turned off with learner policy-gradient, not with {self.learner}")
         self.made_stream()
 
     @property
@@ -127,6 +149,13 @@ class Config(TaskConfig):
         if self.stream.endswith(".json"):
             return Stream.of(Path(self.stream))
         return preset(self.stream, self.order, self.episodes, self.visits)
+
+
+@torch.no_grad()
+def soften(model: Any) -> None:
+    """Make the policy of a network less sure, and leave its features and its value as they are."""
+    model.head.weight[: len(ACTIONS)] *= SOFTENED
+    model.head.bias[: len(ACTIONS)] *= SOFTENED
 
 
 _NOBODY: dict[str, Any] = {name: [None] * LANES for name in ("first", "first_whole", "last")}
@@ -150,6 +179,8 @@ class StreamTraining(Training[Config]):
 
     def build(self) -> nn.Module:
         """The network as it is before it learns."""
+        if self.config.method == "budget":
+            return self._fresh(self.config.depth, self._widest(self.config.depth))
         return self._fresh(self.config.depth)
 
     def make_optimizer(self, model: nn.Module) -> Optimizer:
@@ -173,10 +204,10 @@ class StreamTraining(Training[Config]):
             self.recall.restore(with_prefix(extra, "recall/"), extra["recall"])
         self._kept = {regime: with_prefix(extra, f"kept/{n}/") for n, regime in enumerate(extra["regimes"])}
 
-    def _fresh(self, depth: int) -> MLP:
+    def _fresh(self, depth: int, width: int = WIDTH) -> MLP:
         """A model that has learnt nothing."""
         shared = self.config.learner == "policy-gradient"
-        model = MLP(INPUTS["memory"], WIDTH, len(ACTIONS) + shared, depth)
+        model = MLP(INPUTS["memory"], width, len(ACTIONS) + shared, depth)
         if shared:
             policy_gradient.PolicyGradientLearner.prepare(model)
         return model
@@ -202,11 +233,14 @@ class StreamTraining(Training[Config]):
             case "gpf":
                 settings = Settings(
                     keep=KEPT[self.config.learner] if self.config.prune else 1.0,
-                    budget=sum(p.numel() for p in self._fresh_without_drawing(4).parameters()),
+                    budget=self._size(BUDGET_DEPTH),
                     grow=self.config.grow,
                     freeze=self.config.freeze,
                 )
-                return None, Recall(self.net, self._fresh, settings)
+                policy = self.config.learner == "policy-gradient"
+                return None, Recall(self.net, self._fresh, settings, soften if policy and self.config.soften else None)
+            case "reset-on-drop":
+                return None, Recall(self.net, self._fresh, Settings(renew=True))
             case "continual-backprop":
                 return ContinualBackprop(model, optimizer, linear_layers(model), strength, seed=seed), None
             case "l2-init":
@@ -215,11 +249,33 @@ class StreamTraining(Training[Config]):
                 return ShrinkAndPerturb(model, optimizer, strength, strength, seed), None
             case "ewc":
                 return OnlineEWC(model, optimizer, strength), None
+            case "replay":
+                return self._make_replay(model, strength), None
         return None, None
 
-    def _fresh_without_drawing(self, depth: int) -> MLP:
-        with torch.random.fork_rng():
-            return self._fresh(depth)
+    def _make_replay(self, model: Any, strength: float) -> Replay:
+        """Experience replay, whose loss weighs values, and is clipped, as the learner's own."""
+        if self.config.learner == "policy-gradient":
+            cloning: Cloning = partial(clone_policy, value_weight=POLICY_GRADIENT.value_weight)
+            clip = POLICY_GRADIENT.gradient_clip
+        else:
+            cloning, clip = clone_values, VALUES.gradient_clip
+        sizes = INPUTS["memory"], model.head.out_features
+        return Replay(
+            model, self.net.optimizer, sizes, cloning, strength, clip, STORED, REPLAYED, self.config.seed
+        )  # fmt: skip
+
+    def _size(self, depth: int, width: int = WIDTH) -> int:
+        """Parameters of a model; no random numbers are drawn."""
+        with torch.device("meta"):
+            return sum(p.numel() for p in self._fresh(depth, width).parameters())
+
+    def _widest(self, depth: int) -> int:
+        """The greatest width with which a model of this depth stays within GPF's budget."""
+        budget, width = self._size(BUDGET_DEPTH), WIDTH
+        while self._size(depth, width + 1) <= budget:
+            width += 1
+        return width
 
     @property
     def over(self) -> bool:
@@ -266,6 +322,11 @@ class StreamTraining(Training[Config]):
             decisions = recall.after_epoch(int(rollouts.successes.sum()), rollouts.steps)
         if decisions:
             self.learner.rebind(self.net)
+        if isinstance(self.method, Replay):
+            inputs, outputs = (
+                torch.from_numpy(part[:-1]).flatten(0, 1) for part in (rollouts.inputs, rollouts.outputs)
+            )
+            self.method.add(inputs, outputs)
         now["step"] += rollouts.steps
         now["ended"].append(int(rollouts.ends.sum()))
         now["found"].append(int(rollouts.successes.sum()))
