@@ -36,7 +36,7 @@ def test_a_network_that_grows_takes_what_its_depths_take():
     assert config.planned_flops() == 20 * two + 10 * four + 70 * eight
 
 
-@pytest.mark.parametrize(("task", "layers"), [(characters.TASK, 1), (characters.TASK, 4), (RESIDUAL, 2)])
+@pytest.mark.parametrize(("task", "layers"), [(characters.TASK, 1), (characters.TASK, 2), (RESIDUAL, 4)])
 def test_at_equal_flops_a_fixed_network_takes_as_many_as_faster_to_within_a_step(task, layers):
     config = task.of(task.variants[fixed(layers, True)])
     growing = task.of(task.variants[FASTER])
@@ -57,7 +57,7 @@ def test_the_learning_rate_rises_and_falls_to_a_tenth():
 
 
 def test_every_depth_is_an_opponent_twice_and_every_kind_of_ours_is_there_once():
-    variants = depth_variants((1, 2), smaller={"steps": 7})
+    variants = depth_variants((1, 2), (1, 2), smaller={"steps": 7})
     assert list(variants) == [
         "fixed, 1 layer", "fixed, 2 layers", "fixed, 1 layer, equal FLOPs", "fixed, 2 layers, equal FLOPs",
         "GPF, faster", "GPF, smaller", "GPF, the paper's rules",

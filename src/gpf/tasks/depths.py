@@ -7,7 +7,7 @@ import dataclasses
 import math
 from abc import abstractmethod
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, TypeVar
@@ -234,12 +234,13 @@ def is_rival(name: str) -> bool:
     return name.startswith("fixed") and name.endswith("FLOPs")
 
 
-def depth_variants(depths: Iterable[int], **grown: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Fixed networks of some depths at equal steps and at equal FLOPs, and GPF's kinds, with settings of their own."""
-    depths = list(depths)
+def depth_variants(
+    depths: Sequence[int], equal_flops: Iterable[int], **grown: Mapping[str, Any]
+) -> dict[str, dict[str, Any]]:
+    """Fixed networks of some depths at equal steps, of some at equal FLOPs, and GPF's kinds with their settings."""
     return {
         **{fixed(n): {"kind": "fixed", "layers": n} for n in depths},
-        **{fixed(n, True): {"kind": "fixed", "layers": n, "budget_layers": depths[-1]} for n in depths},
+        **{fixed(n, True): {"kind": "fixed", "layers": n, "budget_layers": depths[-1]} for n in equal_flops},
         **{name: {"kind": kind, **grown.get(kind, {})} for kind, name in NAMES.items()},
     }
 

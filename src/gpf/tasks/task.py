@@ -386,7 +386,7 @@ class EpochTraining(RoundTraining[E]):
         return bool(self.progress["round"] >= self.config.epochs)
 
 
-def gradient_flops(weights: Sequence[int], frozen: Collection[int] = (), below: bool = False) -> float:
+def gradient_flops(weights: Sequence[float], frozen: Collection[int] = (), below: bool = False) -> float:
     """Floating-point operations of a gradient step, for one sample: of layers one after the other, by their weights.
 
     Two a weight forwards, two for the gradient of a weight that learns, two to pass on what comes back, where a layer
