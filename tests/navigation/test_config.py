@@ -75,11 +75,9 @@ def test_rules_are_the_learners_with_those_of_the_observation_and_those_given():
     assert Config.of(gpf=False, depth=9).network_rules() == Rules.fixed()
 
 
-def test_a_policy_with_memory_starts_with_two_layers_and_every_other_network_with_one():
-    assert Config.of().depth == Config.of(gpf=False).depth == 2
-    assert Config.of(observation="onehot").depth == Config.of(learner="parallel", observation="memory").depth == 1
-    assert Config.of(depth=1).depth == 1
-    assert Config.of(depth=4).network_rules().prune_to == 0.7  # nothing grows, but units are pruned
+def test_a_network_of_its_final_depth_may_still_be_pruned():
+    config = Config.of(depth=4, rules=policy_gradient.PLANNED)
+    assert (config.network_rules().max_depth, config.network_rules().prune_to) == (4, 0.7)
 
 
 def test_rules_may_be_typed_or_given_as_values():
@@ -118,8 +116,8 @@ def test_a_plan_takes_the_place_of_the_rules_that_grow_and_prune():
         ({"reward": "gold"}, "reward must be one of search, paper, reference, got 'gold'"),
         ({"acting": "wild"}, "acting must be one of greedy, sampled, got 'wild'"),
         ({"learner": "parallel", "averaging": 1.0}, "averaging must be at least 0 and below 1, got 1.0"),
-        ({"depth": 5}, "depth must be at most max_depth, 4, got 5"),
-        ({"observation": "onehot", "depth": 2}, "depth must be below max_depth, 2, .*; got 2"),
+        ({"depth": 3}, "depth must be below max_depth, 3, .*; got 3"),
+        ({"depth": 4}, "depth must be at most max_depth, 3, got 4"),
         ({"learner": "parallel", "acting": "sampled"}, "acting must be greedy with learner parallel, got 'sampled'"),
         ({"reward": "paper", "loitering": 0.3}, "loitering needs reward search, got 0.3 with paper"),
         ({"loitering": 1.0}, "loitering must be at least 0 and below 1, got 1.0"),

@@ -559,3 +559,21 @@ def test_the_blocks_of_our_world_model_lose_units_of_their_perceptrons():
     net.remove_units()
     assert [block.up.out_features for block in model[0]] == [8, 32]  # the newest layer is spared
     assert_close(model(x), expected)
+
+
+def test_a_growth_in_the_epoch_of_a_removal_fits_what_is_left():
+    """Planned pruning comes first in an epoch; the new layer must fit the units that it leaves."""
+    torch.manual_seed(0)
+    model = gpf.MLP(6, 16, 3, depth=2)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    rules = gpf.Rules.fixed(
+        prune_to=0.5, prune_from=0.0, prune_until=0.5, granularity="unit", remove_units=True, grow_at=(0.5,)
+    )
+    net = gpf.attach(model, optimizer, rules=rules, steps=2)
+    x, y = data()
+    train(model, optimizer, x, y, 1)
+    assert [event.kind for event in net.end_epoch(1.0)] == ["pruned", "removed", "grown"]
+    before = widths(model)
+    train(model, optimizer, x, y, 1)
+    assert sum(before[:2]) == 16
+    assert len(before) == 4

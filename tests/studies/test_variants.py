@@ -33,8 +33,10 @@ TINY = {
         "validation_windows": 2, "test_tokens": 600,
     },
     "characters": {
-        "width": 8, "heads": 2, "context": 4, "batch": 1, "steps": 6, "round_steps": 2, "validation_windows": 2,
+        "width": 8, "heads": 2, "context": 4, "batch": 1, "steps": 8, "round_steps": 1, "validation_windows": 2,
     },
+    "images-residual": {"width": 8, "batch": 4, "images": 100, "steps": 4, "round_steps": 1},
+    "images-mlp": {"width": 8, "batch": 4, "images": 100, "steps": 4, "round_steps": 1},
     "permuted-mnist": {"tasks": 2, "samples": 320},
     "regression": {"tasks": 2, "samples": 320},
 }  # fmt: skip
@@ -42,6 +44,8 @@ TINY = {
 
 def compared(name, folder, seeds):
     task = find_task(name)
+    short = {variant: {k: v for k, v in of.items() if k != "steps"} for variant, of in task.variants.items()}
+    task = dataclasses.replace(task, variants=short)
     study = variants_study(task, range(seeds), TINY[name])
     path = compare_variants(task, study, folder / "runs", folder / "page", "gpf compare it", Here(), nobody)
     return task, path, json.loads(path.with_suffix(".json").read_text())

@@ -38,7 +38,7 @@ class TestText:
         assert "".join(alphabet[i] for i in text.test[-12:].tolist()) == "art waking.\n"
 
     def test_a_run_grows_as_planned_and_counts_its_flops(self, tmp_path):
-        config = Config(**SMALL, validation_windows=2, rules={"grow_at": "[0.12, 0.3]"})
+        config = Config(**SMALL, validation_windows=2, rules={"start_depth": "1", "grow_at": "[0.12, 0.3]"})
         result = TASK.train(TASK.create(tmp_path / "run", config))
         outcome = Outcome.read(tmp_path / "run")
         assert [line["depth"] for line in outcome.lines] == [1, 1, 2, 4, 4, 4, 4, 4, 4, 4]

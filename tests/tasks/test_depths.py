@@ -69,7 +69,7 @@ def test_every_depth_is_an_opponent_twice_and_every_kind_of_ours_is_there_once()
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"kind": "faster", "budget_layers": 2}, "budget_layers is for kind fixed, got 2 with faster"),
+        ({"kind": "paper", "budget_layers": 2}, "budget_layers is for kinds fixed and faster, got 2 with paper"),
         ({"kind": "fixed", "rules": {"prune_to": "0.5"}}, "rules cannot be changed with kind fixed, got prune_to"),
         ({"steps": 0}, "steps must be at least 1, got 0"),
     ],

@@ -44,7 +44,7 @@ def test_runs_grow_shrink_and_count_their_flops(task, tmp_path):
     results = {kind: task.train(task.create(tmp_path / kind, config)) for kind, config in runs.items()}
     for kind in ("fixed", "faster"):
         assert results[kind]["flops"] == pytest.approx(runs[kind].planned_flops())
-    assert Outcome.read(tmp_path / "faster").lines[0]["depth"] == 1
+    assert Outcome.read(tmp_path / "faster").lines[0]["depth"] == 2
     assert results["faster"]["depth"] == 4
     assert results["smaller"]["flops"] < results["fixed"]["flops"]
     assert results["smaller"]["inference_flops"] < results["fixed"]["inference_flops"]

@@ -13,7 +13,7 @@ import torch
 from support import edit, logs, saved_round, without
 
 import gpf
-from gpf.navigation import Config, load
+from gpf.navigation import Config, load, policy_gradient
 from gpf.navigation.agents import load_navigator, make_learner, make_network
 from gpf.navigation.evaluate import Evaluation, evaluate
 from gpf.navigation.seeds import BLOCK, HELD_OUT
@@ -96,9 +96,9 @@ def test_the_same_seed_gives_the_same_run_and_interruptions_change_nothing(learn
     assert {event["kind"] for event in whole[0][1]} == {"grown", "pruned", "frozen", "undone"}
 
 
-def test_the_default_rules_grow_prune_and_remove_units_and_a_run_of_them_resumes_too(tmp_path, start):
+def test_planned_rules_grow_prune_and_remove_units_and_a_run_of_them_resumes_too(tmp_path, start):
     for name in ("whole", "pieces"):
-        start("policy-gradient", tmp_path / name, rules={}, depth=2).close()
+        start("policy-gradient", tmp_path / name, rules=policy_gradient.PLANNED, depth=2).close()
     train(Run.open(tmp_path / "whole"))
     for _ in range(4):
         run = Run.open(tmp_path / "pieces")

@@ -52,7 +52,7 @@ def make_network(config: Config) -> GrowPruneFreeze:
     """The network before it learns and its optimizer, in GPF's care."""
     torch.manual_seed(config.seed)
     model = make_model(config)
-    return attach(model, config.learner.make_optimizer(model), rules=config.network_rules())
+    return attach(model, config.learner.make_optimizer(model), rules=config.network_rules(), steps=config.epochs)
 
 
 def make_learner(config: Config, world: Scenario, net: GrowPruneFreeze, threads: int | None = None) -> Learner:

@@ -41,7 +41,7 @@ class Config:
     """Fixed schedule of growth and pruning in place of the rules, as EPOCH:grow and EPOCH:keep=SHARE, for example
     `--plan 2000:grow 2010:keep=0.479`; the share is of the weights of all layers but the newest."""
     depth: int = settings.number(1, 1)
-    """Hidden layers at the start. Default: 2 for the policy gradient with memory features, 1 otherwise."""
+    """Hidden layers at the start."""
     width: int = settings.number(64, 1)
     """Units of a hidden layer."""
     without: tuple[str, ...] = ()
@@ -64,9 +64,7 @@ class Config:
         own = {key: given.pop(key) for key in _own_settings(name) if key in given}
         if isinstance(given.get("rules"), Mapping):
             given["rules"] = {key: _text(value) for key, value in given["rules"].items()}
-        learner = _learner(LEARNERS[name], own)
-        defaults = {"depth": learner.DEPTHS.get(learner.observation, 1)}
-        config = settings.read(cls, {**defaults, **given, "learner": learner})
+        config = settings.read(cls, {**given, "learner": _learner(LEARNERS[name], own)})
         config.check()
         return config
 

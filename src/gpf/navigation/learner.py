@@ -25,8 +25,6 @@ class LearnerSettings:
     """How its navigators can act."""
     BY_OBSERVATION: ClassVar[dict[str, dict[str, Any]]] = {}
     """Defaults that differ with the observation."""
-    DEPTHS: ClassVar[dict[str, int]] = {}
-    """Hidden layers at the start by observation, where they are not one."""
     RULES: ClassVar[dict[str, Any]] = {}
     """Where its `gpf.Rules` differ from `Rules.plume()`; an epoch is the learner's, once there is a metric."""
     RULES_BY_OBSERVATION: ClassVar[dict[str, dict[str, Any]]] = {}

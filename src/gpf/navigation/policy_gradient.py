@@ -29,7 +29,8 @@ CriticName = Literal["shared", "memory"]
 """`shared` is an output of the policy's network; `memory` a network that sees the features of memory."""
 
 PLANNED: dict[str, Any] = {
-    "grow_patience": None, "grow_at": (0.25,), "grow_by": "double", "max_depth": 4, "prune_patience": None,
+    "warmup": 0, "grow_patience": None, "grow_trial": None, "grow_at": (0.25,), "grow_by": "double", "max_depth": 4,
+    "prune_patience": None,
     "prune_to": 0.7, "prune_steps": 8, "granularity": "unit", "remove_units": True, "saliency": "magnitude",
     "freeze_patience": None,
 }  # fmt: skip
@@ -52,10 +53,9 @@ class Settings(LaneSettings):
     BY_OBSERVATION: ClassVar[dict[str, dict[str, Any]]] = {
         "onehot": {"critic": "memory", "discount": 0.999, "steps": 6_000_000, "averaging": 0.98},
     }
-    DEPTHS: ClassVar[dict[str, int]] = {"memory": 2}
-    RULES: ClassVar[dict[str, Any]] = PLANNED
+    RULES: ClassVar[dict[str, Any]] = ON_PLATEAUS
     RULES_BY_OBSERVATION: ClassVar[dict[str, dict[str, Any]]] = {
-        "onehot": {**ON_PLATEAUS, "grow_patience": 60, "grow_threshold": 0.005, "max_depth": 2},
+        "onehot": {"grow_patience": 60, "grow_threshold": 0.005, "max_depth": 2},
     }
 
     observation: Observation = "memory"

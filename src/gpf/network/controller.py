@@ -262,6 +262,8 @@ class GrowPruneFreeze:
             events += self._prune(f"{rules.prune_patience} epochs after a growth")
         events += self._planned_pruning(progress)
         if new is not None and reason is not None:
+            if any(event.kind == "removed" for event in events):
+                new = next_blocks(self, max(1, planned))  # those from before do not fit any more
             events.append(self._grow(new, reason))
             self.schedule.passed += planned
             if 0 in self.prunes_due:

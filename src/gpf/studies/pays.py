@@ -267,6 +267,7 @@ def _draw_curves(
         colour, marker, style = _look(name, n)
         axes.plot(scale * curve[:, column], curve[:, 2], style, color=colour, linewidth=1.0, alpha=0.8, label=name)
         axes.plot(scale * curve[-1, column], curve[-1, 2], marker, color=colour, markersize=5)
+        axes.annotate(_short(name), (scale * float(curve[-1, column]), float(curve[-1, 2])), fontsize=6)
     ends = np.concatenate([curve[len(curve) // 3 :, 2] for curve in known.values()])
     axes.set_ylim(*(np.quantile(ends, (0.0, 0.98)) if subject.sign < 0 else np.quantile(ends, (0.05, 1.0))))
 

@@ -35,7 +35,7 @@ DEPTHS = (1, 2, 4, 8)
 """Depths of the fixed networks on the page; the last one is that of the networks that grow."""
 
 EQUAL_FLOPS = (1, 2)
-"""Depths of those that also take as many FLOPs as `faster`: at this size, deeper ones are further and further behind."""
+"""Depths of those that also take as many FLOPs as `faster`; deeper ones are further and further behind."""
 
 
 @dataclass(frozen=True, kw_only=True)

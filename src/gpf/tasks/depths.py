@@ -269,13 +269,14 @@ def faster_claims(
 ) -> list[Claim]:
     """Whether `faster` gets as far as the fixed network of its final depth at most at these shares of its costs."""
     words = {"flops": "training FLOPs", "seconds": "training time"}
+    what = {"validation": "validation loss", "accuracy": "validation accuracy"}[quality]
     claims = []
     for cost, share in most.items():
         found = [share_to_reach(*pair, cost, quality, sign) for pair in zip(of[FASTER], of[fixed(layers)], strict=True)]
         reached = [one for one in found if one is not None]
         claims.append(
             Claim(
-                f"`faster` reaches the final {quality.replace('_', ' ')} of the fixed network of its final depth with"
+                f"`faster` reaches the final {what} of the fixed network of its final depth with"
                 f" at most {share:.0%} of its {words[cost]}",
                 f"{len(reached)} of {len(found)} seeds reach it, with {summary(reached, '.1%')} of the {words[cost]}",
                 Verdict.of_claim(
