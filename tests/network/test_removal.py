@@ -80,7 +80,7 @@ def test_the_function_stays_the_model_is_as_small_as_a_compacted_one_and_it_lear
     assert size(net.model) < 1.1 * size(small)  # a unit may stay where compact would add a bias
     assert event.before.parameters - event.after.parameters == before - size(net.model) or make is not zoo.gpt2
     assert_consistent(net)
-    assert learn(net, inputs, 20) < learn(net, inputs, 1) * 1.5
+    assert learn(net, inputs, 20) < learn(net, inputs, 1) * 2.0
     assert all(parameter.grad is not None for layer in net.layers for parameter in layer.parameters())
     assert_close(outputs(net.compact(), inputs), outputs(net.model, inputs))
 

@@ -127,7 +127,7 @@ class Training(DepthTraining[Config]):
         model: Any = self.net.model
         return {"test": mean_loss(model, windows(text, torch.arange(0, len(text) - context, context), context))}
 
-    def multiply_adds(self) -> tuple[float, list[float], float]:
+    def multiply_adds(self) -> tuple[float | None, list[float], float]:
         """One a weight and token, and attention's; units that are removed do not count."""
         below, _, above = self.config.layer_weights()
         attention = 2 * self.config.context * self.config.width

@@ -159,8 +159,11 @@ class DepthTraining(RoundTraining[D]):
         """Measures on the test split, on which nothing was decided."""
 
     @abstractmethod
-    def multiply_adds(self) -> tuple[float, list[float], float]:
-        """Multiply-adds of a forward pass for one sample: below the stack, in each block as it is now, and above."""
+    def multiply_adds(self) -> tuple[float | None, list[float], float]:
+        """Multiply-adds of a forward pass for one sample: below the stack, in each block as it is now, and above.
+
+        None where nothing lies below the stack; 0 where what lies there only looks up what it learns.
+        """
 
     def make_optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
         """AdamW, without weight decay for vectors."""
@@ -208,8 +211,9 @@ class DepthTraining(RoundTraining[D]):
 
     def _step_flops(self) -> float:
         below, blocks, above = self.multiply_adds()
-        frozen = {1 + layer for layer in self.net.frozen}
-        return self.config.batch * gradient_flops([below, *blocks, above], frozen)
+        under = [] if below is None else [below]
+        frozen = {len(under) + layer for layer in self.net.frozen}
+        return self.config.batch * gradient_flops([*under, *blocks, above], frozen)
 
     def finish(self, phase: Phase) -> dict[str, Any]:
         """The test split, at the last checkpoint; and what a forward pass costs there."""
@@ -219,7 +223,7 @@ class DepthTraining(RoundTraining[D]):
         return {
             **self.test(),
             "validation": last["validation"],
-            "inference_flops": 2.0 * (below + sum(blocks) + above),
+            "inference_flops": 2.0 * ((below or 0.0) + sum(blocks) + above),
             "size": sum(parameter.numel() for parameter in self.net.model.parameters()),
         }
 

@@ -28,7 +28,7 @@ from gpf.tasks.depths import (
     faster_claims,
     smaller_claims,
 )
-from gpf.tasks.task import Outcomes, Task, of_result
+from gpf.tasks.task import Outcomes, Task, gradient_flops, of_result
 
 NetworkName = Literal["residual", "mlp"]
 DEPTHS = (1, 2, 4)
@@ -75,6 +75,13 @@ class Config(DepthConfig):
             return float((INPUTS - width) * width), float(width**2), float(width * CLASSES)
         stem = 27 * STEM * (4 * SIDE) ** 2 + 9 * STEM * width * (2 * SIDE) ** 2
         return float(stem), float(18 * width * (self.hidden or width) * SIDE**2), float(width * CLASSES)
+
+    def step_flops(self, depth: int) -> float:
+        """The same; nothing lies below an MLP's first layer, which has all inputs."""
+        if self.network == "mlp":
+            hidden = [float(self.width**2)] * (depth - 1)
+            return self.batch * gradient_flops([float(INPUTS * self.width), *hidden, float(self.width * CLASSES)])
+        return super().step_flops(depth)
 
     def check(self) -> None:
         """Refuse what cannot be."""
@@ -188,16 +195,12 @@ class Training(DepthTraining[Config]):
         loss, accuracy = measure(self.net.model, *self._test)
         return {"test": loss, "test_accuracy": accuracy}
 
-    def multiply_adds(self) -> tuple[float, list[float], float]:
+    def multiply_adds(self) -> tuple[float | None, list[float], float]:
         """One a weight and place; units that are removed do not count."""
         below, _, above = self.config.layer_weights()
-        places = 1 if self.config.network == "mlp" else SIDE**2
-        weights = [
-            float(places * sum(p.numel() for p in layer.parameters() if p.dim() > 1)) for layer in self.net.layers
-        ]
-        if self.config.network == "mlp":
-            below = 0.0  # the first layer is a block of the stack
-        return below, weights, above
+        flat = self.config.network == "mlp"  # its first layer is a block of the stack
+        weights = [sum(p.numel() for p in layer.parameters() if p.dim() > 1) for layer in self.net.layers]
+        return None if flat else below, [float(size * (1 if flat else SIDE**2)) for size in weights], above
 
 
 @torch.inference_mode()

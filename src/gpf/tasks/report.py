@@ -78,6 +78,8 @@ def spectra_figure(task: Task[Any], run: Outcome) -> Figure | None:
         blocks = model.get_submodule(net.stack)
         while len(blocks) < depth:
             blocks.append(model.make_block(len(blocks)))
+        while len(blocks) > depth:  # a model that grows back may be built as deep as it is to become
+            del blocks[-1]
         return model
 
     moments = [
