@@ -273,7 +273,9 @@ def _draw_curves(
 
 
 def _look(variant: str, number: int) -> tuple[str, str, str]:
-    """Colour, marker and line of a variant: grey and blue for fixed networks, bright colours for ours."""
+    """Colour, marker and line of a variant: grey, blue and black for fixed networks, bright colours for ours."""
+    if variant == NARROW:
+        return "black", "^", "--"
     if variant.endswith("FLOPs"):
         return "tab:blue", "s", ":"
     if variant.startswith("fixed"):
