@@ -48,6 +48,7 @@ CITED = [
     ("README.md", "growth-policy-gradient", r"0\.\d{3}|\d+,\d{3}"),
     ("docs/navigators.md", "growth-policy-gradient", r"0\.\d{3}|\d+,\d{3}"),
     ("docs/results/README.md", "growth-policy-gradient", r"0\.\d{3}"),
+    ("docs/navigators.md", "pays", r"0\.\d{3}"),
     ("docs/tasks.md", "mspacman-longer", r"[+-]?\d+ \[[+-]?\d+, [+-]?\d+\]"),
 ]
 
