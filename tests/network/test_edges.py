@@ -654,14 +654,18 @@ def attached_units(rules=None, depth=3, kind=torch.optim.Adam):
 
 
 @pytest.mark.parametrize("saliency", ["magnitude", "obd"])
-def test_units_go_whole_by_the_mean_saliency_of_their_weights(saliency):
+def test_units_go_whole_by_the_saliency_of_their_weights_and_a_quarter_of_each_layer_stays(saliency):
+    """Of a half that is to be kept, every layer keeps a half; magnitudes count as norms do, and OBD's costs as sums."""
     rules = gpf.Rules(granularity="unit", saliency=saliency, grow_patience=None, freeze_patience=None)
     model, optimizer, net = attached_units(rules)
     costs = []
     for layer in net.layers[:2]:
         weight = layer.weights[0].parameter.detach()
         square = optimizer.state[layer.weights[0].parameter]["exp_avg_sq"] / 0.001  # after one step
-        costs.append((weight.abs() if saliency == "magnitude" else weight**2 * square / 2).mean(1))
+        inputs = weight.shape[1]
+        cost = weight.abs().mean(1) * inputs**0.5 if saliency == "magnitude" else (weight**2 * square / 2).sum(1)
+        cost[cost.topk(4).indices] = torch.inf
+        costs.append(cost)
     limit = torch.cat(costs).sort().values[15]
     event = net.prune(keep=0.5)
     assert event.reason.startswith("16 of 32 units with the lowest ")

@@ -161,8 +161,8 @@ def _page(numbers: Numbers, name: str, family: Family) -> str:
             "# Where growing, pruning and freezing pay",
             "Every task has fixed networks of several depths, with as many steps as GPF and some with as many training"
             " FLOPs as GPF's growing network. `faster` grows on a schedule, `smaller` prunes units and removes them"
-            " while it trains, and the paper's rules grow on a plateau, prune by belief and freeze what holds still. Last"
-            " checkpoints, no picking. Latency is that of one forward pass of the compacted network on one core:"
+            " while it trains, and the paper's rules grow on a plateau, prune by belief and freeze what holds still."
+            " Last checkpoints, no picking. Latency is that of one forward pass of the compacted network on one core:"
             " all networks take turns, and the fastest of the turns counts.",
             PAIRED_WORDS + " " + family.sentence,
             *sections,
