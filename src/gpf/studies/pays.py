@@ -162,9 +162,9 @@ def _page(numbers: Numbers, name: str, family: Family) -> str:
             "Every task has fixed networks of several depths, with as many steps as GPF and some with as many training"
             " FLOPs as GPF's growing network. `faster` grows on a schedule, `smaller` prunes units and removes them"
             " while it trains, and the paper's rules grow on a plateau, prune by belief and freeze what holds still."
-            " Last checkpoints, no picking. Training times are those of several runs at once on a shared machine: compare"
-            " FLOPs, or the times of steps that were measured alone. Latency is that of one forward pass of the compacted network on one core:"
-            " all networks take turns, and the fastest of the turns counts.",
+            " Last checkpoints, no picking. Training times are those of several runs at once on a shared machine:"
+            " compare FLOPs, or the times of steps that were measured alone. Latency is that of one forward pass of the"
+            " compacted network on one core: all networks take turns, and the fastest of the turns counts.",
             PAIRED_WORDS + " " + family.sentence,
             *sections,
             f"Made by `{numbers['command']}`: {minutes:.0f} minutes of one core. Numbers of every seed:"
