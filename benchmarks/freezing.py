@@ -84,7 +84,7 @@ def ways(model: nn.Module, stack: str, x: Tensor, frozen: int) -> list[Callable[
 
 
 def epoch_of(model: nn.Module, stack: str, x: Tensor, blocks: int, below: bool, cached: bool) -> Callable[[], None]:
-    """A pass over the data set, with a copy of the model of which so many blocks are frozen."""
+    """A pass over the data set, with a copy of the model whose first `blocks` blocks are frozen."""
     model = copy.deepcopy(model)
     inside = {id(p) for p in model.get_submodule(stack).parameters()}
     after = {id(p) for name in ("norm", "head") if hasattr(model, name) for p in getattr(model, name).parameters()}

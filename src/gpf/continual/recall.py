@@ -113,7 +113,7 @@ class Settings:
     freeze: bool = True
     """Whether versions are kept."""
     renew: bool = False
-    """Whether the network begins anew at every drop, and nothing is kept or tried: what detection alone buys."""
+    """Whether to reset the network at every detected drop and keep nothing, which shows what detection alone buys."""
 
 
 @dataclass
@@ -288,7 +288,7 @@ class Recall:
         return decision
 
     def _new_path(self, rate: float, before: float) -> NewPath:
-        """Begin anew, under a new number."""
+        """Reset the network, as a new version."""
         decision = NewPath(version=self.made, rate=rate, before=before)
         self._renew()
         self.current, self.made, self.expected = self.made, self.made + 1, None

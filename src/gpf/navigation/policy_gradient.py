@@ -30,18 +30,10 @@ CriticName = Literal["shared", "memory"]
 
 PLANNED: dict[str, Any] = {
     "warmup": 0, "grow_patience": None, "grow_trial": None, "grow_at": (0.25,), "grow_by": "double", "max_depth": 4,
-    "prune_patience": None,
-    "prune_to": 0.7, "prune_steps": 8, "granularity": "unit", "remove_units": True, "saliency": "magnitude",
-    "freeze_patience": None,
+    "prune_patience": None, "prune_to": 0.7, "prune_steps": 8, "granularity": "unit", "remove_units": True,
+    "saliency": "magnitude", "freeze_patience": None,
 }  # fmt: skip
-"""Rules that go by the planned steps: two layers, then four, of which the weakest units are removed."""
-ON_PLATEAUS: dict[str, Any] = {
-    "warmup": 10, "grow_patience": 10, "grow_threshold": 0.01, "grow_trial": 60, "max_depth": 3, "grow_at": (),
-    "grow_by": 1, "weight_threshold": 0.1, "belief_increment": 0.01, "prune_patience": 60, "belief_threshold": 0.5,
-    "saliency": "magnitude", "saliency_threshold": 0.1, "freeze_patience": 30, "freeze_delta": 0.0015,
-    "prune_to": None, "granularity": "weight", "remove_units": False,
-}  # fmt: skip
-"""The paper's rules, with values for PPO: growth on a plateau, pruning by belief, freezing of what holds still."""
+"""Rules on a schedule: start with two layers, grow to four, then remove the weakest units."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +45,11 @@ class Settings(LaneSettings):
     BY_OBSERVATION: ClassVar[dict[str, dict[str, Any]]] = {
         "onehot": {"critic": "memory", "discount": 0.999, "steps": 6_000_000, "averaging": 0.98},
     }
-    RULES: ClassVar[dict[str, Any]] = ON_PLATEAUS
+    RULES: ClassVar[dict[str, Any]] = {
+        "warmup": 10, "grow_patience": 10, "grow_threshold": 0.01, "grow_trial": 60, "max_depth": 3,
+        "weight_threshold": 0.1, "belief_increment": 0.01, "prune_patience": 60, "belief_threshold": 0.5,
+        "saliency": "magnitude", "saliency_threshold": 0.1, "freeze_patience": 30, "freeze_delta": 0.0015,
+    }  # fmt: skip
     RULES_BY_OBSERVATION: ClassVar[dict[str, dict[str, Any]]] = {
         "onehot": {"grow_patience": 60, "grow_threshold": 0.005, "max_depth": 2},
     }

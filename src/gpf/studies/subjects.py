@@ -17,7 +17,7 @@ from gpf.runs.folder import Outcome
 from gpf.tasks import characters, images, plume
 from gpf.tasks.cifar10 import INPUTS
 from gpf.tasks.depths import PAPER, fixed
-from gpf.tasks.task import Outcomes, Task, gradient_flops, of_result
+from gpf.tasks.task import Outcomes, Task, of_result
 
 Variants = Callable[[Outcomes], Mapping[str, Mapping[str, Any]]]
 """Variants by name with their settings, given the outcomes of those that were trained before."""
@@ -104,7 +104,7 @@ EQUAL_FLOPS = (2,)
 def _ours_in_navigation(found: Outcomes) -> dict[str, dict[str, Any]]:
     return {
         PLANNED: {"depth": 2, "rules": policy_gradient.PLANNED},
-        PAPER: {"depth": 1, "rules": policy_gradient.ON_PLATEAUS},
+        PAPER: {},
     }
 
 
@@ -117,10 +117,8 @@ def _fixed_in_navigation(found: Outcomes) -> dict[str, dict[str, Any]]:
         variants[fixed(depth)] = {"gpf": False, "depth": depth}
         if depth not in EQUAL_FLOPS:
             continue
-        model = settings.make_model(64, depth)
-        weights = [p.numel() for p in model.parameters() if p.dim() > 1]
-        a_step = 2.0 * sum(weights) + settings.passes * gradient_flops(weights)
-        variants[fixed(depth, True)] = {"gpf": False, "depth": depth, "steps": round(budget / a_step)}
+        steps = round(budget / plume.step_flops(settings.make_model(64, depth), settings.passes))
+        variants[fixed(depth, True)] = {"gpf": False, "depth": depth, "steps": steps}
     return variants
 
 

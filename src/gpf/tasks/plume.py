@@ -6,7 +6,7 @@ in nothing but `Rules`: those of the second let nothing happen.
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -123,10 +123,8 @@ class PlumeTraining(Training[Config]):
         return Round(metrics, score, events=events)
 
     def _step_flops(self) -> float:
-        """FLOPs of an environment step: the network acts once, and learns from it in every pass over the rollout."""
-        weights = [parameter.numel() for parameter in self.net.model.parameters() if parameter.dim() > 1]
         passes = getattr(self.config.learner, "passes", 1)
-        return 2.0 * sum(weights) + passes * gradient_flops(weights, self.net.frozen)
+        return step_flops(self.net.model, passes, self.net.frozen)
 
     def policy(self) -> NetworkPolicy:
         """The navigator as it is now."""
@@ -205,6 +203,12 @@ class PlumeTraining(Training[Config]):
         return load_navigator(self.run.folder, checkpoint).evaluate(
             self.config.evaluate, threads=self.threads, paths=PATHS, progress=lambda done, found: advance(done)
         )
+
+
+def step_flops(model: nn.Module, passes: int, frozen: Collection[int] = ()) -> float:
+    """FLOPs of an environment step: the network acts once, and learns from it in every pass over the rollout."""
+    weights = [parameter.numel() for parameter in model.parameters() if parameter.dim() > 1]
+    return 2.0 * sum(weights) + passes * gradient_flops(weights, frozen)
 
 
 def has_regressed(last: float, best: float, episodes: int) -> bool:

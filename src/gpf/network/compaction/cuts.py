@@ -45,7 +45,7 @@ class Cuts:
     """All cuts of a model.
 
     Args:
-        pruned: Masks of the pruned entries, for a network that goes on learning: a zero that is not pruned is a weight
+        pruned: Masks of the pruned entries, for a network that keeps learning: a zero that is not pruned is a weight
             there, and no parameter is added. None if every zero counts as pruned.
     """
 

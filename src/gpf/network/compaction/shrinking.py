@@ -15,7 +15,7 @@ Pass = list[tuple[Link, Going]]
 
 
 def shrink(model: nn.Module, stack: str, cuts: Cuts) -> list[Pass]:
-    """Remove all units that are cut off. Removal may cut off others, so this goes on until nothing more can go."""
+    """Remove all units that are cut off, and repeat: a removal may cut off others."""
     passes: list[Pass] = []
     while True:
         taken = [(link, link.shrink(cuts)) for link in find_links(model, stack)]
