@@ -61,7 +61,8 @@ class Replay(Hooked):
         self.batch = batch
         self.random: torch.Generator = torch.Generator().manual_seed(seed)
         self.seen: Tensor = torch.zeros((), dtype=torch.int64)
-        self.inputs, self.outputs = (torch.zeros(capacity, size) for size in sizes)
+        self.inputs: Tensor = torch.zeros(capacity, sizes[0])
+        self.outputs: Tensor = torch.zeros(capacity, sizes[1])
 
     @property
     def stored(self) -> int:

@@ -116,7 +116,8 @@ class ResidualNetwork(nn.Module):
 
     def __init__(self, width: int, hidden: int, depth: int) -> None:
         super().__init__()
-        self.width, self.hidden = width, hidden
+        self.width = width
+        self.hidden = hidden
         self.stem: nn.Sequential = nn.Sequential(
             nn.Conv2d(3, STEM, 3, stride=2, padding=1, bias=False),
             nn.BatchNorm2d(STEM),
