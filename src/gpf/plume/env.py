@@ -36,7 +36,7 @@ class PlumeEnv(gymnasium.Env[NDArray[Any], np.int64]):
       comes from as the agent sees it.
     - `onehot`: the same three as 22 zeros and ones.
     - `raw`: left and right reading, wind speed (m/s), direction that the wind blows to, heading (rad, in [-pi, pi),
-      counter-clockwise from +x).
+      counter-clockwise from +x), whether a wall stopped the agent, left and right reading of the second gas channel.
     - `memory`: 14 numbers made of the raw observations so far, see `gpf.plume.memory`.
 
     ## Reward
@@ -59,7 +59,8 @@ class PlumeEnv(gymnasium.Env[NDArray[Any], np.int64]):
     out of time also counts as terminated, as in the authors' code. `info["success"]` says whether the source was found.
 
     Args:
-        scenario: A preset (`paper`, `reference`), a path to a JSON file, a dictionary of fields, or a `Scenario`.
+        scenario: A preset (`paper`, `turbulent` and others), a path to a JSON file, a dictionary of fields, or a
+            `Scenario`.
         observation: `tokens`, `onehot`, `raw` or `memory`.
         render_mode: None, `rgb_array`, or `human` for a window.
     """
@@ -93,7 +94,7 @@ class PlumeEnv(gymnasium.Env[NDArray[Any], np.int64]):
             seed: A whole number of at least 0; None to go on with the random stream that there is.
             options: Any of `position` ([x, y], m), `source` ([x, y], m) and `heading` (rad, counter-clockwise from +x).
         """
-        starts = starts_of(checked_options(options, tuple(PLACES)), self.world.rows)
+        starts = starts_of(checked_options(options, tuple(PLACES)), self.world)
         seed = None if seed is None else checked_seed(seed)
         super().reset(seed=seed)
         if seed is not None:

@@ -12,6 +12,7 @@ from numba import types
 from numba.core import event
 from numba.core.typing import Signature
 from numba.extending import intrinsic
+from numpy.typing import NDArray
 
 
 class Record(Protocol):
@@ -29,12 +30,34 @@ def kernel(function: Callable[..., Any]) -> Any:
     told to compare a digest of all sources of the plume world and of the function's own package instead. Where nothing
     can be cached (no folder is writable), every process compiles.
     """
+    return _compiled(function, nogil=True)
+
+
+def lean_kernel(function: Callable[..., Any]) -> Any:
+    """The same for a function that allocates nothing: references to arrays are not counted, which costs much time."""
+    return _compiled(function, nogil=True, _nrt=False)
+
+
+def _compiled(function: Callable[..., Any], **options: bool) -> Any:
     try:
-        dispatcher = numba.njit(cache=True, nogil=True)(function)
+        dispatcher = numba.njit(cache=True, **options)(function)
     except RuntimeError:
-        return numba.njit(nogil=True)(function)
+        return numba.njit(**options)(function)
     dispatcher._cache._cache_file._source_stamp = _digest(Path(function.__code__.co_filename).parent)
     return dispatcher
+
+
+device = numba.njit(error_model="numpy", _nrt=False)
+"""Compile a function that kernels call. It counts no references to arrays, for it allocates none."""
+inlined = numba.njit(error_model="numpy", _nrt=False, inline="always")
+"""The same for a function that becomes part of its caller: passing all arrays of a world costs time."""
+
+
+@device
+def copy(source: NDArray[Any], target: NDArray[Any]) -> None:
+    """Copy the elements of a one-dimensional array to another one; an assignment of slices would allocate."""
+    for k in range(len(source)):
+        target[k] = source[k]
 
 
 @intrinsic

@@ -9,10 +9,9 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-from gpf.plume.kernels import Record, kernel
+from gpf.plume.kernels import Record, device, kernel
 
 WHIFF = 4e-3
 """Lowest reading above which memory takes note of a whiff: four standard deviations of the presets' noise."""
@@ -68,7 +67,7 @@ def blank_memories(count: int, noise: float | NDArray[np.float64]) -> NDArray[An
     return memories
 
 
-@njit(error_model="numpy")
+@device
 def remember(m: Record, stride: float, max_steps: float, raw: NDArray[np.float32], out: NDArray[np.float32]) -> None:
     """Take note of an observation, and write the features."""
     left, right, direction, heading = raw[0], raw[1], raw[3], raw[4]

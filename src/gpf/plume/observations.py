@@ -23,11 +23,13 @@ def observation_space(kind: str, world: World) -> spaces.Space[Any]:
     if kind == "onehot":
         return spaces.Box(0.0, 1.0, (ONEHOT_SIZE,), np.float32)
     if kind == "raw":
-        saturation = float(max(world.rows["sensor_saturation"]))
-        low = np.array([0.0, 0.0, 0.0, -math.pi, -math.pi], np.float32)
-        high = np.array([saturation, saturation, FASTEST_WIND, math.pi, math.pi], np.float32)
+        saturation = float(max(world.all_rows()["sensor_saturation"]))
+        low = np.array([0.0, 0.0, 0.0, -math.pi, -math.pi, 0.0, 0.0, 0.0], np.float32)
+        high = np.array(
+            [saturation, saturation, FASTEST_WIND, math.pi, math.pi, 1.0, saturation, saturation], np.float32
+        )
         return spaces.Box(low, high, dtype=np.float32)
     if kind == "memory":
-        low, high = memory_bounds(world.rows)
+        low, high = memory_bounds(world.all_rows())
         return spaces.Box(low, high, dtype=np.float32)
     raise ValueError(f"observation must be one of {', '.join(OBSERVATIONS)}, got {shown(kind)}")

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpf.plume.inputs import shown, unknown
-from gpf.plume.world import START
+from gpf.plume.obstacles import check_reachable
+from gpf.plume.world import START, World
 
 PLACES: dict[str, tuple[str, ...]] = {
     "position": ("x", "y"),
@@ -31,14 +32,14 @@ def checked_options(options: Any, names: tuple[str, ...]) -> Mapping[str, Any]:
 
 
 def starts_of(
-    options: Mapping[str, Any], rows: NDArray[Any], indices: NDArray[np.int64] | None = None
+    options: Mapping[str, Any], world: World, indices: NDArray[np.int64] | None = None
 ) -> NDArray[np.float64] | None:
     """The starts of the lanes `indices`, shape (lanes, 5), see `world.START`; None where nothing is placed.
 
     Args:
         options: The options of a reset. A value is for all lanes, or has one row per lane; rows outside `indices` are
             not looked at.
-        rows: The scenarios of all lanes.
+        world: The lanes.
         indices: The lanes that begin an episode; None for an environment that has just one, and takes no rows.
     """
     if not any(name in options for name in PLACES):
@@ -50,13 +51,14 @@ def starts_of(
             continue
         values = _numbers(name, options[name])
         one = () if name == "heading" else (2,)
-        several = (len(rows), *one)
+        several = (world.count, *one)
         if values.shape != one and (indices is None or values.shape != several):
             accepted = one if indices is None else f"{one} or {several}"
             raise ValueError(f"{name} must have shape {accepted}, got {values.shape}")
         values = np.broadcast_to(values, several)[lanes].reshape(len(lanes), len(columns))
-        _check(name, values, rows, lanes)
+        _check(name, values, world, lanes)
         starts[:, [START.index(column) for column in columns]] = _wrapped(values) if name == "heading" else values
+    _check_obstacles(starts, world, lanes)
     return starts
 
 
@@ -77,17 +79,17 @@ def _numbers(name: str, value: Any) -> NDArray[np.float64]:
     return array.astype(np.float64)
 
 
-def _check(name: str, values: NDArray[np.float64], rows: NDArray[Any], indices: NDArray[np.int64]) -> None:
+def _check(name: str, values: NDArray[np.float64], world: World, indices: NDArray[np.int64]) -> None:
     """Refuse places outside the domain, and headings that are not finite; `values` has shape (lanes, 1 or 2)."""
     if name == "heading":
         good = np.isfinite(values).all(axis=1)
     else:
-        extents = np.stack([rows["width"], rows["height"]], axis=1)[indices]
+        extents = np.array([_extent(world, i) for i in indices])
         good = ((values >= 0.0) & (values <= extents)).all(axis=1)  # not so of NaN
     if good.all():
         return
     n = int(np.argmin(good))
-    where = f" in lane {indices[n]}" if len(rows) > 1 else ""
+    where = _where(world, indices[n])
     if name == "heading":
         raise ValueError(f"heading must be finite, got {values[n, 0]}{where}")
     width, height = extents[n]
@@ -95,6 +97,37 @@ def _check(name: str, values: NDArray[np.float64], rows: NDArray[Any], indices: 
         f"{name} must be in the domain, x from 0 to {width:g} m and y from 0 to {height:g} m, got {values[n].tolist()}"
         f"{where}"
     )
+
+
+def _extent(world: World, index: int) -> tuple[float, float]:
+    """Width and height that the domain of a lane has at least in its next episode, m."""
+    row = world.rows[index]
+    rows = world.catalogue.next_rows(row) if row["bank_count"] else row
+    return float(np.min(rows["width"])), float(np.min(rows["height"]))
+
+
+def _check_obstacles(starts: NDArray[np.float64], world: World, indices: NDArray[np.int64]) -> None:
+    """Refuse places in obstacles, and starts without a way to the source where it is known."""
+    if len(world.catalogue.terrains.table) == 0:
+        return
+    for start, index in zip(starts, indices, strict=True):
+        rows = world.catalogue.next_rows(world.rows[index])
+        for row in rows[np.unique(rows["terrain"], return_index=True)[1]]:
+            for mirrored, terrain in enumerate(world.catalogue.terrains_of(row)):
+                source = _given(start[:2])
+                if source is None and row["source_x"] >= 0.0:
+                    source = [row["source_x"], row["height"] - row["source_y"] if mirrored else row["source_y"]]
+                check_reachable(terrain, source, _given(start[2:4]), _where(world, index))
+
+
+def _given(place: NDArray[np.float64]) -> list[float] | None:
+    """A place, or None for one that is drawn."""
+    return None if np.isnan(place[0]) else place.tolist()
+
+
+def _where(world: World, index: int) -> str:
+    """Ends the sentence of an error, where there are several lanes."""
+    return f" in lane {index}" if world.count > 1 else ""
 
 
 def _wrapped(angles: NDArray[np.float64]) -> NDArray[np.float64]:

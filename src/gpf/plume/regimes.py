@@ -154,7 +154,7 @@ def between(before: Scenario, after: Scenario, share: float) -> Scenario:
     for spec in dataclasses.fields(Scenario):
         old, new = getattr(before, spec.name), getattr(after, spec.name)
         if old != new:
-            whole = isinstance(old, bool | int | tuple)
+            whole = isinstance(old, bool | int | str | tuple)
             values[spec.name] = (new if share >= 0.5 else old) if whole else old + share * (new - old)
     return dataclasses.replace(before, **values)
 

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
 from gpf.plume.inputs import naming
-from gpf.plume.kernels import kernel
-from gpf.plume.physics import BORN, X, Y, gaussian
+from gpf.plume.pixels import concentration_field, obstacle_map
 from gpf.plume.world import World
 
 Frame = NDArray[np.uint8]
@@ -26,49 +25,34 @@ FPS = 12
 HOLD = 1.5
 """How long an animation that repeats shows its last frame, s."""
 _FAINTEST, _STRONGEST = 1e-3, 1.0  # concentrations at the two ends of the colour scale, which is logarithmic
-_PALETTE = np.array(
-    [[250, 250, 247], [253, 231, 200], [249, 183, 120], [228, 116, 74], [171, 55, 66], [96, 22, 63]], np.float64
-)
-_COLOURS = np.stack(
-    [np.interp(np.linspace(0, len(_PALETTE) - 1, 256), range(len(_PALETTE)), channel) for channel in _PALETTE.T], axis=1
-).astype(np.uint8)  # the scale in 256 steps, shape (256, 3)
+_BACKGROUND = (250, 250, 247)
+
+
+def _colour_scale(*stops: tuple[int, int, int]) -> Frame:
+    """Colours from the background through `stops` in 256 steps, shape (256, 3)."""
+    palette = np.array([_BACKGROUND, *stops], np.float64)
+    at = np.linspace(0, len(palette) - 1, 256)
+    return np.stack([np.interp(at, range(len(palette)), channel) for channel in palette.T], axis=1).astype(np.uint8)
+
+
+COLOURS = _colour_scale((253, 231, 200), (249, 183, 120), (228, 116, 74), (171, 55, 66), (96, 22, 63))
+"""The colour scale of concentrations in 256 steps, shape (256, 3)."""
+DECOY_COLOURS = _colour_scale((222, 228, 246), (168, 186, 230), (116, 134, 204), (88, 78, 164), (60, 34, 108))
+"""The same of the decoys' substance."""
 _PATH, _AGENT, _SOURCE, _INK = (47, 93, 140), (18, 52, 92), (30, 122, 84), (70, 70, 70)
-
-
-@kernel
-def _concentration_field(p, lane, filaments, field):
-    """Write the concentration at the centre of each pixel; the first row is the top of the domain."""
-    rows, columns = field.shape
-    field[:] = 0.0
-    for k in range(lane.first, lane.last):
-        variance = p.initial_variance + p.variance_growth * (lane.step - filaments[BORN, k])
-        centre = p.filament_mass / (2.0 * math.pi * variance)
-        for r in range(rows):
-            dy = p.height * (1.0 - (r + 0.5) / rows) - filaments[Y, k]
-            if dy * dy >= p.cutoff_squared * variance:
-                continue
-            for c in range(columns):
-                dx = p.width * (c + 0.5) / columns - filaments[X, k]
-                z = (dx * dx + dy * dy) / variance
-                if z < p.cutoff_squared:
-                    field[r, c] += centre * gaussian(z)
-
-
-def concentration_field(world: World, lane: int, rows: int, columns: int) -> NDArray[np.float64]:
-    """The concentration of a lane's plume on a grid over the domain, top row first."""
-    field = np.empty((rows, columns))
-    _concentration_field(world.rows[lane], world.lanes[lane], world.filaments[lane], field)
-    return field
+_DECOY, _OBSTACLE = (96, 40, 160), (122, 126, 134)
 
 
 def draw(world: World, lane: int, path: Sequence[tuple[float, float]] = (), pixels: int = PIXELS) -> Frame:
-    """A picture of a lane: plume, wind, source, agent, and the path so far (positions in m)."""
+    """A picture of a lane: plume, obstacles, wind, sources, decoys, agent, and the path so far (positions in m)."""
     row, state = world.rows[lane], world.lanes[lane]
     scale = pixels / max(row["width"], row["height"])
     columns, rows = (max(1, round(extent * scale)) for extent in (row["width"], row["height"]))
-    field = concentration_field(world, lane, rows, columns)
-    shown = Image.fromarray(_colours(field))
+    shown = Image.fromarray(_plume(world, lane, rows, columns))
     picture = shown.resize((2 * columns, 2 * rows), Image.Resampling.NEAREST)  # drawn at twice the size: smooth lines
+    solid = obstacle_map(world, lane)
+    _draw_obstacles(picture, solid)
+    halo = 4 if solid.size else 0  # letters can be read on walls, too
     pen = ImageDraw.Draw(picture)
 
     def at(x: float, y: float) -> tuple[float, float]:
@@ -78,23 +62,58 @@ def draw(world: World, lane: int, path: Sequence[tuple[float, float]] = (), pixe
         centre_x, centre_y = at(x, y)
         pen.ellipse((centre_x - radius, centre_y - radius, centre_x + radius, centre_y + radius), **style)  # type: ignore[arg-type]
 
-    if row["success_radius"] < math.hypot(row["width"], row["height"]):  # a larger circle lies outside the picture
-        disc(state["source_x"], state["source_y"], 2 * scale * row["success_radius"], outline=_SOURCE, width=3)
-    disc(state["source_x"], state["source_y"], 5, fill=_SOURCE)
+    sources, decoys = _places(row, state)
+    for x, y in sources:
+        if row["success_radius"] < math.hypot(row["width"], row["height"]):  # a larger circle lies outside the picture
+            disc(x, y, 2 * scale * row["success_radius"], outline=_SOURCE, width=3)
+        disc(x, y, 5, fill=_SOURCE)
+    for x, y in decoys:
+        _draw_decoy(pen, at(x, y))
     if len(path) > 1:
         pen.line([at(x, y) for x, y in path], fill=_PATH, width=4, joint="curve")
         disc(*path[0], 6, fill=_PATH)
     _draw_agent(pen, at(state["x"], state["y"]), state["heading"])
-    _draw_wind(pen, state["wind_speed"], state["wind_direction"])
-    pen.text((16, 2 * rows - 40), f"{state['step'] * row['time_step']:.1f} s", fill=_INK, font_size=26)
+    _draw_wind(pen, state["vane_speed"], state["vane_direction"], halo)
+    _write(pen, (16, 2 * rows - 40), f"{state['step'] * row['substeps'] * row['time_step']:.1f} s", 26, halo)
     return np.asarray(picture.reduce(2))
 
 
-def _colours(field: NDArray[np.float64]) -> Frame:
-    """Concentrations as colours, shape (..., 3)."""
+def _plume(world: World, lane: int, rows: int, columns: int) -> Frame:
+    """The plume in colours, shape (rows, columns, 3); where there are decoys, both substances as layers of ink."""
+    of_sources = _colours(concentration_field(world, lane, rows, columns), COLOURS)
+    if world.rows[lane]["substances"] < 2.0:
+        return of_sources
+    of_decoys = _colours(concentration_field(world, lane, rows, columns, substance=1), DECOY_COLOURS)
+    return (of_sources * (of_decoys / np.array(_BACKGROUND))).astype(np.uint8)
+
+
+def _colours(field: NDArray[np.float64], scale: Frame) -> Frame:
+    """Concentrations as colours of a scale, shape (..., 3)."""
     span = math.log(_STRONGEST / _FAINTEST)
     level = np.log(np.clip(field, _FAINTEST, _STRONGEST) / _FAINTEST) / span
-    return _COLOURS[(level * (len(_COLOURS) - 1)).astype(np.intp)]
+    return scale[(level * (len(scale) - 1)).astype(np.intp)]
+
+
+def _places(row: np.void, state: np.void) -> tuple[list[tuple[float, float]], list[tuple[float, float]]]:
+    """Where the sources and the decoys of a lane are, m."""
+    others = list(zip(state["others_x"].tolist(), state["others_y"].tolist(), strict=True))
+    sources, places = int(row["sources"]), int(row["places"])
+    return [(state["source_x"], state["source_y"]), *others[: sources - 1]], others[sources - 1 : places - 1]
+
+
+def _draw_obstacles(picture: Image.Image, solid: NDArray[np.bool_]) -> None:
+    """Solid cells, top row first, over the whole picture."""
+    if solid.size:
+        mask = Image.fromarray((255 * solid).astype(np.uint8)).resize(picture.size, Image.Resampling.NEAREST)
+        picture.paste(_OBSTACLE, mask=mask)
+
+
+def _draw_decoy(pen: ImageDraw.ImageDraw, centre: tuple[float, float]) -> None:
+    """A square with a cross in it."""
+    x, y = centre
+    pen.rectangle((x - 10, y - 10, x + 10, y + 10), fill=_DECOY)
+    for slope in (1, -1):
+        pen.line((x - 6, y - 6 * slope, x + 6, y + 6 * slope), fill="white", width=3)
 
 
 def _draw_agent(pen: ImageDraw.ImageDraw, centre: tuple[float, float], heading: float) -> None:
@@ -103,7 +122,12 @@ def _draw_agent(pen: ImageDraw.ImageDraw, centre: tuple[float, float], heading: 
     pen.polygon([(centre[0] + r * math.cos(a), centre[1] - r * math.sin(a)) for a, r in corners], fill=_AGENT)
 
 
-def _draw_wind(pen: ImageDraw.ImageDraw, speed: float, direction: float) -> None:
+def _write(pen: ImageDraw.ImageDraw, place: tuple[int, int], text: str, size: int, halo: int) -> None:
+    """Letters with a halo of so many pixels."""
+    pen.text(place, text, fill=_INK, font_size=size, stroke_width=halo, stroke_fill=_BACKGROUND)
+
+
+def _draw_wind(pen: ImageDraw.ImageDraw, speed: float, direction: float, halo: int) -> None:
     """An arrow in the upper left corner, as long as the wind is fast."""
     x, y = 70.0, 60.0
     dx, dy = 40.0 * speed * math.cos(direction), -40.0 * speed * math.sin(direction)
@@ -111,7 +135,7 @@ def _draw_wind(pen: ImageDraw.ImageDraw, speed: float, direction: float) -> None
     tip = math.atan2(-dy, dx)
     wings = [(tip, 16.0), (tip + 2.6, 14.0), (tip - 2.6, 14.0)]
     pen.polygon([(x + dx / 2 + r * math.cos(a), y + dy / 2 - r * math.sin(a)) for a, r in wings], fill=_INK)
-    pen.text((24, 96), f"wind {speed:.1f} m/s", fill=_INK, font_size=24)
+    _write(pen, (24, 96), f"wind {speed:.1f} m/s", 24, halo)
 
 
 class Window:

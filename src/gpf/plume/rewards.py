@@ -1,16 +1,15 @@
 """The reward of a step, as a sum of named terms."""
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-from gpf.plume.kernels import Record
+from gpf.plume.kernels import Record, device
 
 TERMS = ("time", "success", "whiff", "blank", "shaping")
 """Names of the terms, in the order in which `reward` writes them."""
 
 
-@njit(error_model="numpy")
+@device
 def reward(p: Record, lane: Record, previous_distance: float, success: bool, terms: NDArray[np.float64]) -> float:
     """Write the terms of this step's reward and return their sum; keeps the length of the current blank."""
     whiff = max(lane.left, lane.right) > p.whiff_threshold

@@ -8,8 +8,9 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from gpf.plume.kernels import device
 
 # Ziggurat of 256 layers (Marsaglia & Tsang 2000): start of the tail and area of a layer.
 _TAIL = 3.6541528853610088
@@ -45,7 +46,7 @@ def seed_streams(seeds: Sequence[int] | Sequence[tuple[int, ...]]) -> NDArray[np
     return np.array([np.random.SeedSequence(seed).generate_state(4, np.uint64) for seed in seeds])
 
 
-@njit(error_model="numpy")
+@device
 def next_bits(stream: NDArray[np.uint64]) -> np.uint64:
     """The next 64 random bits of a stream (xoshiro256++, Blackman & Vigna 2019)."""
     s0, s1, s2, s3 = stream[0], stream[1], stream[2], stream[3]
@@ -60,13 +61,13 @@ def next_bits(stream: NDArray[np.uint64]) -> np.uint64:
     return result
 
 
-@njit(error_model="numpy")
+@device
 def uniform(stream: NDArray[np.uint64]) -> float:
     """A number in [0, 1), on a grid of 2^-53."""
     return np.int64(next_bits(stream) >> _U11) * (1.0 / 9007199254740992.0)
 
 
-@njit(error_model="numpy")
+@device
 def normal(stream: NDArray[np.uint64]) -> float:
     """A standard normal number."""
     while True:
@@ -87,7 +88,36 @@ def normal(stream: NDArray[np.uint64]) -> float:
             return x
 
 
-@njit(error_model="numpy")
+@device
+def fill_normals(stream: NDArray[np.uint64], out: NDArray[np.float64], first: int, last: int) -> None:
+    """Write standard normal numbers to out[first:last], the same as so many calls of `normal`.
+
+    The state stays in registers, which is more than twice as fast; only the rare draws beyond a layer go by the stream.
+    """
+    s0, s1, s2, s3 = stream[0], stream[1], stream[2], stream[3]
+    for k in range(np.uint64(first), np.uint64(last)):
+        before0, before1, before2, before3 = s0, s1, s2, s3
+        total = s0 + s3
+        bits = ((total << _U23) | (total >> _U41)) + s0
+        shifted = s1 << _U17
+        s2 ^= s0
+        s3 ^= s1
+        s1 ^= s2
+        s0 ^= s3
+        s2 ^= shifted
+        s3 = (s3 << _U45) | (s3 >> _U19)
+        layer = bits & _BYTE
+        magnitude = np.int64((bits >> _U9) & _BITS52)
+        if magnitude < _ACCEPT[layer]:
+            out[k] = magnitude * _WIDTH[layer] * (1.0 - 2.0 * np.int64((bits >> _U8) & _U1))
+        else:  # draw it again, with all that it takes
+            stream[0], stream[1], stream[2], stream[3] = before0, before1, before2, before3
+            out[k] = normal(stream)
+            s0, s1, s2, s3 = stream[0], stream[1], stream[2], stream[3]
+    stream[0], stream[1], stream[2], stream[3] = s0, s1, s2, s3
+
+
+@device
 def poisson(stream: NDArray[np.uint64], mean: float, probability_of_none: float) -> int:
     """A Poisson count by inversion; `probability_of_none` is exp(-mean), which the caller keeps."""
     u = uniform(stream)

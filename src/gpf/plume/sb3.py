@@ -60,7 +60,7 @@ class PlumeVecEnv(VecEnv):
         resets = self._options_by_mask()
         for options in resets:  # all are checked before the first lane changes
             given = checked_options(options, ("reset_mask", *PLACES))
-            starts_of(given, self.lanes.world.rows, np.flatnonzero(options["reset_mask"]))
+            starts_of(given, self.lanes.world, np.flatnonzero(options["reset_mask"]))
         for options in resets:
             observations, infos = self.lanes.reset(seed=seeds or None, options=options)
         self.reset_infos: list[dict[str, Any]] = _by_lane(infos)

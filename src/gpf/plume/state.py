@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gpf.plume.physics import BORN, X, Y, wrap
+from gpf.plume.physics import BORN, X, Y, variance, wrap
 from gpf.plume.world import World
 
 
@@ -26,9 +26,9 @@ class State:
     distance: float
     """Distance from the agent to the source, m."""
     wind_speed: float
-    """Wind speed, m/s."""
+    """Wind speed where the agent is, m/s."""
     wind_direction: float
-    """Direction that the wind blows to, rad; without what a turned vane adds."""
+    """Direction that the wind blows to there, rad; without what a turned vane adds."""
     filament_positions: NDArray[np.float64]
     """Centres of the filaments in the domain, oldest first, shape (n, 2), m."""
     filament_radii: NDArray[np.float64]
@@ -41,19 +41,19 @@ class State:
 
 def state_of(world: World, index: int) -> State:
     """The state of a lane."""
-    row, lane = world.rows[index], world.lanes[index]
+    row, lane = world.rows.view(np.recarray)[index], world.lanes[index]
     filaments = world.filaments[index][:, lane["first"] : lane["last"]]
     filaments = filaments[:, ~np.isnan(filaments[X])]  # those that have left the domain keep their place, as NaN
-    age = lane["step"] - filaments[BORN]  # in steps
+    age = lane["tick"] - filaments[BORN]  # in physical steps
     return State(
         position=np.array([lane["x"], lane["y"]]),
         heading=float(lane["heading"]),
         source=np.array([lane["source_x"], lane["source_y"]]),
         distance=float(lane["distance"]),
-        wind_speed=float(lane["wind_speed"]),
-        wind_direction=wrap.py_func(float(lane["wind_direction"])),
+        wind_speed=float(lane["vane_speed"]),
+        wind_direction=wrap.py_func(float(lane["vane_direction"])),
         filament_positions=np.stack([filaments[X], filaments[Y]], axis=1),
-        filament_radii=np.sqrt(row["initial_variance"] + row["variance_growth"] * age),
+        filament_radii=np.sqrt(variance.py_func(row, age)),
         filament_ages=age * float(row["time_step"]),
         step=int(lane["step"]),
     )

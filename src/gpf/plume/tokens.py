@@ -7,10 +7,9 @@ the octant that the wind comes from, relative to the heading. Each stream counts
 import math
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-from gpf.plume.kernels import Record, kernel
+from gpf.plume.kernels import Record, device, kernel
 from gpf.plume.scenario import ACTIONS, LEVELS, OCTANTS
 
 OBSERVATION_SIZES = (LEVELS, LEVELS, OCTANTS)
@@ -37,7 +36,7 @@ VOCABULARY_VERSION = 1
 """Changes whenever a token's meaning does, so that stored sequences can be refused."""
 
 
-@njit(error_model="numpy")
+@device
 def level(p: Record, reading: float) -> int:
     """The concentration level of a reading: how many edges lie below it."""
     count = 0
@@ -46,7 +45,7 @@ def level(p: Record, reading: float) -> int:
     return count
 
 
-@njit(error_model="numpy")
+@device
 def octant(p: Record, wind_speed: float, wind_direction: float, heading: float) -> int:
     """The octant that the wind comes from, as the heading sees it; 0 when it is calm."""
     if wind_speed < p.calm_speed:
@@ -55,12 +54,12 @@ def octant(p: Record, wind_speed: float, wind_direction: float, heading: float) 
     return int((turns - math.floor(turns)) * OCTANTS) % OCTANTS
 
 
-@njit(error_model="numpy")
+@device
 def tokenize(p: Record, lane: Record, tokens: NDArray[np.int64]) -> None:
     """Write the three tokens of a lane's current observation."""
     tokens[0] = level(p, lane.left)
     tokens[1] = level(p, lane.right)
-    tokens[2] = octant(p, lane.wind_speed, lane.wind_direction + p.vane_offset, lane.heading)
+    tokens[2] = octant(p, lane.vane_speed, lane.vane_direction + p.vane_offset, lane.heading)
 
 
 def state_index(tokens: np.ndarray) -> np.ndarray:

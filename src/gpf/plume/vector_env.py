@@ -10,6 +10,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
+from gpf.plume.catalogue import draws
 from gpf.plume.env import PlumeEnv, check_render_mode, checked_seed
 from gpf.plume.inputs import shown, unknown, whole_number
 from gpf.plume.memory import Memory
@@ -122,7 +123,7 @@ class PlumeVectorEnv(VectorEnv[NDArray[Any], NDArray[np.int64], NDArray[Any]]):
         given = checked_options(options, ("reset_mask", *PLACES))
         mask = self._checked_mask(given.get("reset_mask", self._everywhere))
         indices = np.flatnonzero(mask)
-        starts = starts_of(given, self.world.rows, indices)
+        starts = starts_of(given, self.world, indices)
         seeds = None if seed is None else self._checked_seeds(seed)
         super().reset(seed=None if seeds is None else seeds[0])
         if not self._begun:
@@ -158,19 +159,21 @@ class PlumeVectorEnv(VectorEnv[NDArray[Any], NDArray[np.int64], NDArray[Any]]):
     def set_scenario(self, scenario: str | dict[str, Any] | Scenario, lanes: NDArray[np.int64] | None = None) -> None:
         """Let lanes (all, or those of these indices) live in another scenario from now on."""
         new = Scenario.of(scenario)
-        strongest = float(max(self.world.rows["sensor_saturation"]))
-        if new.sensor_saturation > strongest:
-            raise ValueError(
-                f"sensor_saturation must be at most {strongest:g}, on which the observation space was built,"
-                f" got {new.sensor_saturation:g}"
-            )
-        walk = new.speed * new.time_step * new.max_steps
-        farthest = float(max(self.world.rows["stride"] * self.world.rows["max_steps"]))
-        if self.observation == "memory" and walk > farthest * (1 + 1e-9):
-            raise ValueError(
-                f"max_steps must allow a walk of at most {farthest:g} m, on which the observation space was built,"
-                f" got {new.max_steps}, which allows {walk:g} m"
-            )
+        rows = self.world.all_rows()
+        strongest = float(max(rows["sensor_saturation"]))
+        farthest = float(max(rows["stride"] * rows["max_steps"]))
+        for one in draws(new):
+            if one.sensor_saturation > strongest:
+                raise ValueError(
+                    f"sensor_saturation must be at most {strongest:g}, on which the observation space was built,"
+                    f" got {one.sensor_saturation:g}"
+                )
+            walk = one.speed * one.time_step * one.max_steps
+            if self.observation == "memory" and walk > farthest * (1 + 1e-9):
+                raise ValueError(
+                    f"max_steps must allow a walk of at most {farthest:g} m, on which the observation space was built,"
+                    f" got {one.max_steps}, which allows {walk:g} m"
+                )
         self.world.set_scenario(new, lanes)
 
     def state(self, lane: int) -> State:
