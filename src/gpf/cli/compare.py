@@ -36,7 +36,7 @@ class Compare:
     baselines: tuple[str, ...] = ("cast-and-surge",)
     """Baselines to compare with: random, reactive, cast-and-surge."""
     scenarios: tuple[str, ...] = ("reference",)
-    """Where: presets (paper, reference) or paths to .json files."""
+    """Where: presets ({presets}) or paths to .json files."""
     seeds: int | None = None
     """How many seeds; verdicts need at least six, and more where a page has many tests. Default: as the file or the
     task says, otherwise 10."""

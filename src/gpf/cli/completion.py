@@ -10,7 +10,7 @@ from typing import Literal
 
 from gpf.cli.names import POLICIES, RULES
 from gpf.cli.options import Option, Positional, options_of
-from gpf.plume.scenario import PRESETS
+from gpf.plume.presets import PRESETS
 from gpf.tasks.registry import REGISTRY
 
 RUNS, FILES = "<runs>", "<files>"
@@ -69,7 +69,8 @@ def all_pages() -> dict[str, Page]:
     compared = [task for task in REGISTRY if find_task(task).variants]
     below = {
         "train": list(REGISTRY), "compare": [*compared, FILES], "world": list(WORLD), "scenario": [*PRESETS, FILES],
-        "evaluate": [*POLICIES, RUNS], "completion": ["bash", "zsh", "fish"], "sweep": [FILES], "page": [FILES],
+        "plume": [*PRESETS, FILES], "evaluate": [*POLICIES, RUNS], "completion": ["bash", "zsh", "fish"],
+        "sweep": [FILES], "page": [FILES],
     }  # fmt: skip
     for name in ("list", "report", "spectra", "sample", "world evaluate", "world plan", "world dream"):
         below[name] = [RUNS]

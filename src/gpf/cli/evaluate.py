@@ -53,7 +53,7 @@ class Evaluate:
     policies: Positional[tuple[str, ...]] = ("cast-and-surge",)
     """Who searches: random, reactive, cast-and-surge, or folders of runs that gpf train made."""
     scenarios: tuple[str, ...] = ()
-    """Where: presets (paper, reference) or paths to .json files. Default: the world that a run was trained in, and
+    """Where: presets ({presets}) or paths to .json files. Default: the world that a run was trained in, and
     reference for the others."""
     set: tuple[str, ...] = ()
     """Changes to every scenario, as FIELD=VALUE, for example wind_speed=2 sensor_noise=0.002; gpf scenario lists the
@@ -258,7 +258,7 @@ class ShowScenario:
     """Print a scenario as JSON, to read or to start one of your own from."""
 
     scenario: Positional[str] = "reference"
-    """A preset (paper, reference) or a path to a scenario's .json file."""
+    """A preset ({presets}) or a path to a scenario's .json file."""
     set: tuple[str, ...] = ()
     """Changes, as FIELD=VALUE, for example wind_speed=2 sensor_noise=0.002."""
 

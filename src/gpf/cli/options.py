@@ -1,7 +1,8 @@
 """The options of a command, which are the fields of its dataclass: an argparse parser is built from them.
 
 A field is an option, `learning_rate` is `--learning-rate`; its type says what is accepted, the docstring below it what
-it is. Fields that are dataclasses themselves contribute their own options. A mistake is one sentence.
+it is; {presets} in it stands for the names of all worlds. Fields that are dataclasses themselves contribute their own
+options. A mistake is one sentence.
 """
 
 import ast
@@ -22,6 +23,7 @@ from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
+from gpf.plume.presets import PRESETS
 from gpf.settings import shown
 
 T = TypeVar("T")
@@ -153,6 +155,7 @@ def options_of(command: Any, values: Any = MISSING, path: str = "", group: str =
             continue
         arg = next((note for note in getattr(hints[spec.name], "__metadata__", ()) if isinstance(note, Arg)), Arg())
         name, about = (arg.name or spec.name).replace("_", "-"), arg.help or docs.get(spec.name, "")
+        about = about.replace("{presets}", ", ".join(PRESETS))
         name = name.upper() if arg.positional else f"--{name}"
         yield Option(path + spec.name, name, kinds[spec.name], default, about, arg.positional, group)
 

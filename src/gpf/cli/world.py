@@ -26,7 +26,7 @@ class Data:
     steps: int = 1_000_000
     """Minimum number of environment steps; the last episode is completed."""
     scenario: str = "reference"
-    """Where: a preset (paper, reference) or a path to a scenario's .json file."""
+    """Where: a preset ({presets}) or a path to a scenario's .json file."""
     seed: int = 0
     """Seed of the episodes; no two seeds share one, and none is used in evaluations."""
     navigator: Path | None = None

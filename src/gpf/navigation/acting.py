@@ -12,6 +12,7 @@ from gpf.navigation.inputs import kept_inputs, write_inputs
 from gpf.plume.kernels import kernel
 from gpf.plume.memory import blank_memories, whiff_threshold
 from gpf.plume.rng import next_bits, seed_streams, uniform
+from gpf.plume.row import row_of
 from gpf.plume.scenario import ACTIONS, LEVELS, OCTANTS, Scenario
 from gpf.plume.tokens import STATES, level, octant
 
@@ -44,7 +45,7 @@ class NetworkPolicy:
         self.observation = observation
         self.acting = acting
         self.keep: NDArray[np.float32] = kept_inputs(observation, without)
-        self._tokenizer = tokenizer.row()
+        self._tokenizer = row_of(tokenizer)
         self._activations = network.activations()[0]
         self._table = output_table(network) if observation == "onehot" else NO_TABLE
         self._memories = blank_memories(0, self._tokenizer["sensor_noise"])
@@ -63,7 +64,7 @@ class NetworkPolicy:
 
     def begin(self, seeds: Sequence[int], scenario: Scenario) -> None:
         """Forget everything and begin one episode per seed."""
-        self._row = scenario.row()
+        self._row = row_of(scenario)
         self._streams = seed_streams([(seed, 1) for seed in seeds])  # 1: not the world's own stream
         self._memories = blank_memories(len(seeds), self._tokenizer["sensor_noise"])
         self.outputs: NDArray[np.float32] = np.zeros((len(seeds), int(self.network.layers[-1]["outputs"])), np.float32)
@@ -82,17 +83,15 @@ class NetworkPolicy:
         _act(
             lanes, self._tokenizer, self._row, raw, self._memories, self._streams, self.observation == "memory",
             self.keep, 0.0 if self.acting == "greedy" else SAMPLED, network.layers, network.values, self._activations,
-            self._table, self.outputs, actions,
+            self._table, np.empty(len(self.keep), np.float32), np.empty(3, np.int64), self.outputs, actions,
         )  # fmt: skip
 
 
 @kernel
 def _act(
     lanes, tokenizer, p, raw, memories, streams, remembers, keep, exploration, layers, values, activations, table,
-    outputs, actions,
+    inputs, tokens, outputs, actions,
 ):  # fmt: skip
-    inputs = np.empty(len(keep), np.float32)
-    tokens = np.empty(3, np.int64)
     for n in range(len(lanes)):
         i = lanes[n]
         tokens[0], tokens[1] = level(tokenizer, raw[i, 0]), level(tokenizer, raw[i, 1])

@@ -22,6 +22,9 @@ from gpf.plume.world import RAW
 from gpf.runs.folder import CheckpointName, RunError, read_config
 from gpf.settings import choose
 
+NEEDED = 5
+"""Columns of a raw observation that every robot has: two readings, wind and heading."""
+
 
 class Learner(Protocol):
     """What the loop needs of a learner."""
@@ -103,20 +106,23 @@ class Navigator:
         self.policy.forget(chosen)
 
     def act(self, observation: ArrayLike) -> int | NDArray[np.int64]:
-        """The action for a raw observation, shape (5,), or the actions of many lanes, shape (lanes, 5).
+        """The action for a raw observation, shape (8,), or the actions of many lanes, shape (lanes, 8).
+
+        The last three columns, bumps and a second gas channel, may be left out; they are then 0.
 
         What was observed before in the same episode counts, so call it once a step and `reset` between episodes. The
         first call begins the episodes if `reset` has not.
         """
         seen = np.asarray(observation, np.float32)
-        if seen.ndim not in (1, 2) or seen.shape[-1] != len(RAW) or not seen.size:
+        if seen.ndim not in (1, 2) or seen.shape[-1] not in (NEEDED, len(RAW)) or not seen.size:
             raise ValueError(
-                f"observation must be a raw one, shape ({len(RAW)},) or (lanes, {len(RAW)}), got shape {seen.shape};"
-                " environments give it with observation='raw'"
+                f"observation must be a raw one, shape ({len(RAW)},) or (lanes, {len(RAW)}), or its first {NEEDED}"
+                f" columns, got shape {seen.shape}; environments give it with observation='raw'"
             )
         if not np.isfinite(seen).all():
             raise ValueError("observation must be finite, got NaN or infinity")
-        raw = np.atleast_2d(seen)
+        raw = np.zeros((len(seen) if seen.ndim == 2 else 1, len(RAW)), np.float32)
+        raw[:, : seen.shape[-1]] = seen
         if self.policy.lanes == 0:
             self.reset(len(raw))
         if len(raw) != self.policy.lanes:

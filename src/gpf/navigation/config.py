@@ -29,7 +29,7 @@ class Config:
     learner: LearnerSettings = dataclasses.field(default_factory=policy_gradient.Settings)
     """`policy-gradient` (PPO), `parallel` (Expected SARSA in many lanes) or `online` (the paper's protocol)."""
     scenario: str = "reference"
-    """Where: a preset (paper, reference) or a path to a scenario's .json file."""
+    """Where: a preset ({presets}) or a path to a scenario's .json file."""
     seed: int = settings.number(0, 0, BLOCK - 1)
     """Seed of the initial weights, of the training episodes and of exploration."""
     gpf: bool = True

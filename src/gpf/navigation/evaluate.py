@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from gpf.navigation.policies import Policy
 from gpf.navigation.seeds import HELD_OUT
 from gpf.plume.render import PIXELS, Frame, draw
 from gpf.plume.scenario import Scenario
-from gpf.plume.world import World, cores
+from gpf.plume.world import START, World, cores
 from gpf.reports.statistics import wilson
 
 LANES = max(1024, 256 * cores())
@@ -122,13 +122,16 @@ def evaluate(
     threads: int | None = None,
     paths: int = 0,
     progress: Progress | None = None,
+    starts: ArrayLike | None = None,
 ) -> Evaluation:
     """Run a policy for a number of episodes, each with its own seed, counting up from `first_seed`.
 
-    Paths are kept of the first `paths` episodes that succeed, and of as many that fail.
+    Paths are kept of the first `paths` episodes that succeed, and of as many that fail. With `starts`, each episode
+    begins where its row says: see `gpf.plume.world.START`, in m and rad, NaN for what is drawn.
     """
     if episodes < 1:
         raise ValueError(f"episodes must be at least 1, got {episodes}")
+    places = _checked_starts(starts, episodes)
     success = np.zeros(episodes, np.bool_)
     steps = np.zeros(episodes, np.int64)
     start_distance = np.zeros(episodes)
@@ -142,7 +145,7 @@ def evaluate(
         world = World(count, scenario, threads)
         seeds = range(first_seed + start, first_seed + block.stop)
         world.seed(seeds)
-        world.begin()
+        world.begin(starts=None if places is None else places[block])
         policy.begin(seeds, scenario)
         start_distance[block] = world.lanes["distance"]
         track = [_relative(world)]
@@ -164,6 +167,19 @@ def evaluate(
                 wanted[found] -= 1
                 kept[start + i] = np.array([at[i] for at in track[: steps[start + i] + 1]])
     return Evaluation(success, steps, start_distance, scenario, time.perf_counter() - started, kept)
+
+
+def _checked_starts(starts: ArrayLike | None, episodes: int) -> NDArray[np.float64] | None:
+    """Starts as an array of rows; refuses what has not one row for each episode."""
+    if starts is None:
+        return None
+    places = np.ascontiguousarray(starts, np.float64)
+    if places.shape != (episodes, len(START)):
+        raise ValueError(
+            f"starts must have the shape ({episodes}, {len(START)}), a row of {', '.join(START)} for each episode,"
+            f" got {places.shape}"
+        )
+    return places
 
 
 def film(

@@ -23,11 +23,11 @@ from gpf.navigation.learner import LearnerSettings
 from gpf.navigation.rollouts import Episodes, Reward, path_length_score
 from gpf.navigation.seeds import BLOCK, training_seeds
 from gpf.network import MLP, GrowPruneFreeze
-from gpf.plume.kernels import kernel
+from gpf.plume.kernels import copy, lean_kernel
 from gpf.plume.memory import blank_memories
 from gpf.plume.rng import seed_streams
 from gpf.plume.scenario import ACTIONS, LEVELS, Scenario
-from gpf.plume.world import World, begin, observe, step
+from gpf.plume.world import World, begin, observe, step, terminal
 from gpf.settings import number
 
 _FADED = np.float32(1e-30)
@@ -118,7 +118,8 @@ def backward(
 ) -> None:
     """Write what `slope` at one action's value sends to the output of every layer."""
     last = len(layers) - 1
-    deltas[last + 1, : layers[last].outputs] = np.float32(0.0)
+    for j in range(layers[last].outputs):
+        deltas[last + 1, j] = np.float32(0.0)
     deltas[last + 1, action] = slope
     for n in range(last, 0, -1):
         layer, below, previous = layers[n], deltas[n], activations[n]
@@ -228,35 +229,37 @@ def _write_first_gradient(layer, keep, tokens, delta, gradient):
             gradient[place] = delta[j] * keep[layer.weight + place]
 
 
-@kernel
+@lean_kernel
 def _episode(
-    p, lane, stream, filaments, world_scratch, terms, raw, tokens, chance, memory, one_hot, seen, inputs,
+    world, tokens, chance, memory, one_hot, seen, inputs,
     layers, values, first, second, keep, gradient, activations, deltas,
     exploration, target_exploration, rate, discount, clip, beta1, beta2, epsilon, outcome,
 ):  # fmt: skip
     """One episode: at every step act, step the world, and update. Writes success, steps, SPL and the sum of rewards."""
-    now, then = tokens[0], tokens[1]
+    p, lane, raw, then = world.rows[0], world.lanes[0], world.raw[0], world.tokens[0]
+    now = tokens
     outputs = len(layers)
-    begin(p, lane, stream, filaments, world_scratch)
-    observe(p, lane, now, raw)
+    begin(world, 0)
+    observe(world, 0)
+    copy(then, now)
     memory.age = -1
     if not one_hot:
         write_inputs(True, seen, p, now, raw, memory, inputs[0])
     total, distance, success = 0.0, lane.distance, False
     while lane.running:
         if not one_hot:
-            activations[0, : len(seen)] = inputs[0]
+            copy(inputs[0], activations[0])
         forward_tokens(layers, values, one_hot, now, activations)
         action = explore(activations[outputs], exploration, chance)
         value = activations[outputs, action]
-        reward, success, timeout = step(p, lane, stream, filaments, world_scratch, action, terms)
-        observe(p, lane, then, raw)
+        reward, success, failure = step(world, 0, action)
+        observe(world, 0)
         if not one_hot:
             write_inputs(True, seen, p, then, raw, memory, inputs[1])
         target = float(reward)
-        if not (success or (timeout and p.timeout_terminates != 0.0)):
+        if not terminal(p, lane, success, failure):
             if not one_hot:
-                deltas[0, : len(seen)] = inputs[1]
+                copy(inputs[1], deltas[0])
             forward_tokens(layers, values, one_hot, then, deltas)  # its rows are free until the way back
             target += discount * expected(deltas[outputs], target_exploration)
         error = np.float32(value - target)
@@ -268,7 +271,7 @@ def _episode(
         for k in range(3):
             now[k] = then[k]
         if not one_hot:
-            inputs[0] = inputs[1]
+            copy(inputs[1], inputs[0])
         total += reward
     outcome[0] = 1.0 if success else 0.0
     outcome[1] = lane.step
@@ -308,7 +311,7 @@ class OnlineLearner:
         self._seen = kept_inputs(settings.observation, without)
         self._inputs = np.zeros((2, len(self._seen)), np.float32)
         self._memory = blank_memories(1, scenario.sensor_noise)
-        self._tokens = np.zeros((2, 3), np.int64)
+        self._tokens = np.zeros(3, np.int64)
         self.rebind()
 
     def rebind(self, net: GrowPruneFreeze | None = None) -> None:
@@ -332,8 +335,7 @@ class OnlineLearner:
         world, network, settings = self.world, self.network, self.settings
         outcome = np.zeros(4)
         _episode(
-            world.rows[0], world.lanes[0], world.streams[0], world.filaments[0], world.scratch[0], world.terms[0],
-            world.raw[0], self._tokens, self.chance, self._memory[0], settings.observation == "onehot", self._seen,
+            world.arrays(), self._tokens, self.chance, self._memory[0], settings.observation == "onehot", self._seen,
             self._inputs,
             network.layers, network.values, network.first, network.second, network.keep, self._gradient,
             self._activations, self._deltas,

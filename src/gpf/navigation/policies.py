@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from gpf.plume.kernels import Record, kernel
 from gpf.plume.physics import wrap
 from gpf.plume.rng import next_bits, seed_streams
+from gpf.plume.row import row_of
 from gpf.plume.scenario import ACTIONS, Scenario
 from gpf.settings import choose
 
@@ -139,7 +140,7 @@ class CastAndSurge:
             self._parameters[spec.name] = math.radians(value) if angle else value
         self._parameters["whiff"] = above_noise(self.whiff, scenario)
         self._stride = scenario.speed * scenario.time_step
-        self._turns = np.array(scenario.row()["turns"])
+        self._turns = np.array(row_of(scenario)["turns"])
 
     def act(self, raw: NDArray[np.float32], lanes: NDArray[np.int64], actions: NDArray[np.int64]) -> None:
         _cast_and_surge(lanes, raw, self._memory, self._parameters[()], self._stride, self._turns, actions)

@@ -28,12 +28,13 @@ from gpf.settings import number
 CriticName = Literal["shared", "memory"]
 """`shared` is an output of the policy's network; `memory` a network that sees the features of memory."""
 
-PLANNED: dict[str, Any] = {
-    "warmup": 0, "grow_patience": None, "grow_trial": None, "grow_at": (0.25,), "grow_by": "double", "max_depth": 4,
-    "prune_patience": None, "prune_to": 0.7, "prune_steps": 8, "granularity": "unit", "remove_units": True,
-    "saliency": "magnitude", "freeze_patience": None,
+SHRINKING: dict[str, Any] = {
+    "warmup": 0, "grow_patience": None, "grow_trial": None, "max_depth": 4, "prune_patience": None, "prune_to": 0.7,
+    "prune_steps": 8, "granularity": "unit", "remove_units": True, "saliency": "magnitude", "freeze_patience": None,
 }  # fmt: skip
-"""Rules on a schedule: start with two layers, grow to four, then remove the weakest units."""
+"""Rules for a network that starts with four layers: the weakest units go, 30 % of all."""
+GROWING: dict[str, Any] = {**SHRINKING, "grow_at": (0.25,), "grow_by": "double"}
+"""The same for a network that starts with two layers and doubles them after a quarter of the steps."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpf.navigation.acting import NetworkPolicy
-from gpf.plume.render import concentration_field
+from gpf.plume.pixels import concentration_field
 from gpf.plume.scenario import ACTIONS, Scenario
 from gpf.plume.world import RAW, World
 

@@ -19,12 +19,12 @@ from gpf.navigation.flat import FlatNetwork
 from gpf.navigation.inputs import kept_inputs, write_inputs
 from gpf.navigation.seeds import PROBE_SEED, training_seeds
 from gpf.network import MLP
-from gpf.plume.kernels import Record, kernel
+from gpf.plume.kernels import Record, copy, lean_kernel
 from gpf.plume.memory import MEMORY_SIZE, blank_memories, remember
 from gpf.plume.rng import seed_streams
 from gpf.plume.scenario import ACTIONS, LEVELS, OCTANTS, Scenario
 from gpf.plume.tokens import ONEHOT_SIZE, STATES, onehot
-from gpf.plume.world import World, begin, cores, observe, step, thread_pool
+from gpf.plume.world import World, begin, cores, observe, step, terminal, thread_pool
 
 Reward = Literal["search", "paper", "reference"]
 """What a learner is paid; see `gpf.plume.Scenario.rewarded`."""
@@ -120,7 +120,7 @@ class Rollouts:
                 _collect(
                     first, last, self._begun, exploration,
                     self.observation == "memory", self.keep, one.layers, one.values, activations[n][thread], tables[n],
-                    w.rows, w.lanes, w.streams, w.filaments, self._scratch[thread], w.tokens, w.raw, w.terms,
+                    w.arrays(scratch=self._scratch[thread]),
                     self.memories, self.chances, self.starts, self.inputs, self.outputs, self.final, self.actions,
                     self.rewards, self.ends, self.bootstraps, self.successes, self.finished, self.beside,
                     self.final_beside,
@@ -154,10 +154,8 @@ class Rollouts:
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Everything on which the next rollout depends."""
-        w = self.world
         return {
-            "rows": w.rows, "lanes": w.lanes, "streams": w.streams, "filaments": w.filaments, "tokens": w.tokens,
-            "raw": w.raw, "memories": self.memories, "chances": self.chances, "starts": self.starts,
+            **self.world.state(), "memories": self.memories, "chances": self.chances, "starts": self.starts,
             "next_inputs": self.inputs[-1], "next_beside": self.beside[-1], "begun": np.array(self._begun),
         }  # fmt: skip
 
@@ -187,51 +185,45 @@ def probe_inputs(
     return seen[np.linspace(0, len(seen) - 1, count).astype(int)]
 
 
-@kernel
+@lean_kernel
 def _collect(
     first, last, begun, exploration, remembers, keep, layers, values, activations, table,
-    rows, lanes, streams, filaments, scratch, tokens, raw, terms,
+    world,
     memories, chances, starts, inputs, outputs, final, actions, rewards, ends, bootstraps, successes, finished,
     beside, final_beside,
 ):  # fmt: skip
     """Walk lanes `first` to `last` through a rollout; see `Rollouts`."""
     horizon = len(actions)
     for i in range(first, last):
-        p, lane, stream, start = rows[i], lanes[i], streams[i], starts[i]
+        p, lane, tokens, raw, start = world.rows[i], world.lanes[i], world.tokens[i], world.raw[i], starts[i]
         if begun:
             for k in range(len(keep)):
                 inputs[0, i, k] = inputs[horizon, i, k]
-            beside[0, i] = beside[horizon, i]
+            copy(beside[horizon, i], beside[0, i])
         else:
-            _begin(
-                p, lane, stream, filaments[i], scratch, tokens[i], raw[i], memories[i], start, remembers, keep,
-                inputs[0, i], beside[0, i],
-            )  # fmt: skip
+            _begin(world, i, memories[i], start, remembers, keep, inputs[0, i], beside[0, i])
         for t in range(horizon):
-            respond(layers, values, activations, table, tokens[i], inputs[t, i], outputs[t, i])
+            respond(layers, values, activations, table, tokens, inputs[t, i], outputs[t, i])
             action = explore(outputs[t, i], exploration, chances[i])
-            reward, success, timeout = step(p, lane, stream, filaments[i], scratch, action, terms[i])
-            observe(p, lane, tokens[i], raw[i])
+            reward, success, failure = step(world, i, action)
+            observe(world, i)
             after = inputs[t + 1, i]
-            write_inputs(remembers, keep, p, tokens[i], raw[i], memories[i], after)
-            _note(p, raw[i], memories[i], after, beside[t + 1, i])
+            write_inputs(remembers, keep, p, tokens, raw, memories[i], after)
+            _note(p, raw, memories[i], after, beside[t + 1, i])
             start[1] += reward
             actions[t, i] = action
             rewards[t, i] = reward
-            ends[t, i] = success or timeout
+            ends[t, i] = success or failure
             successes[t, i] = success
-            bootstraps[t, i] = timeout and p.timeout_terminates == 0.0
-            if success or timeout:
-                respond(layers, values, activations, table, tokens[i], after, final[t, i])
-                final_beside[t, i] = beside[t + 1, i]
+            bootstraps[t, i] = failure and not terminal(p, lane, success, failure)
+            if success or failure:
+                respond(layers, values, activations, table, tokens, after, final[t, i])
+                copy(beside[t + 1, i], final_beside[t, i])
                 finished[0, t, i] = lane.step
                 finished[1, t, i] = path_length_score(p, lane, start[0]) if success else 0.0
                 finished[2, t, i] = start[1]
-                _begin(
-                    p, lane, stream, filaments[i], scratch, tokens[i], raw[i], memories[i], start, remembers, keep,
-                    after, beside[t + 1, i],
-                )  # fmt: skip
-        respond(layers, values, activations, table, tokens[i], inputs[horizon, i], outputs[horizon, i])
+                _begin(world, i, memories[i], start, remembers, keep, after, beside[t + 1, i])
+        respond(layers, values, activations, table, tokens, inputs[horizon, i], outputs[horizon, i])
 
 
 @njit(error_model="numpy")
@@ -242,9 +234,10 @@ def path_length_score(p: Record, lane: Record, start_distance: float) -> float:
 
 
 @njit(error_model="numpy")
-def _begin(p, lane, stream, filaments, scratch, tokens, raw, memory, start, remembers, keep, inputs, beside):
-    begin(p, lane, stream, filaments, scratch)
-    observe(p, lane, tokens, raw)
+def _begin(world, i, memory, start, remembers, keep, inputs, beside):
+    begin(world, i)
+    observe(world, i)
+    p, lane, tokens, raw = world.rows[i], world.lanes[i], world.tokens[i], world.raw[i]
     memory.age = -1
     start[0], start[1] = lane.distance, 0.0
     write_inputs(remembers, keep, p, tokens, raw, memory, inputs)
@@ -256,5 +249,5 @@ def _note(
     p: Record, raw: NDArray[np.float32], memory: Record, inputs: NDArray[np.float32], beside: NDArray[np.float32]
 ) -> None:
     if len(beside):
-        beside[: len(inputs)] = inputs
+        copy(inputs, beside)
         remember(memory, p.stride, p.max_steps, raw, beside[len(inputs) :])

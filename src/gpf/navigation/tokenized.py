@@ -16,8 +16,10 @@ from numpy.typing import NDArray
 from gpf.navigation.policies import Policy
 from gpf.plume.kernels import kernel
 from gpf.plume.physics import wrap
+from gpf.plume.row import row_of
 from gpf.plume.scenario import OCTANTS, Scenario
 from gpf.plume.tokens import level, octant
+from gpf.plume.world import RAW
 
 SMELL = 2
 """The lowest level that noise alone hardly ever reaches: it crosses three standard deviations, where level 1 begins,
@@ -34,20 +36,20 @@ class Reckoning:
 
     Attributes:
         tokens: int64, shape (lanes, 3); write here what is seen.
-        raw: float32, shape (lanes, 5), see `gpf.plume.world.RAW`; what that stands for, after `update`.
+        raw: float32, shape (lanes, 8), see `gpf.plume.world.RAW`; what that stands for, after `update`.
     """
 
     PER_LANE: ClassVar[tuple[str, ...]] = ("tokens", "raw", "headings")
 
     def __init__(self, count: int, scenario: Scenario, whiff: int = 1) -> None:
-        self._row = scenario.row()
+        self._row = row_of(scenario)
         self._turns = np.array(self._row["turns"])
         self._readings = level_readings(scenario)
         self._readings[:whiff] = 0.0
         self._angles = wind_angles(scenario)
         self.headings: NDArray[np.float64] = np.zeros(count)
         self.tokens: NDArray[np.int64] = np.zeros((count, 3), np.int64)
-        self.raw: NDArray[np.float32] = np.zeros((count, 5), np.float32)
+        self.raw: NDArray[np.float32] = np.zeros((count, len(RAW)), np.float32)
         self.raw[:, 2] = scenario.wind_speed
 
     def tokenize(self, raw: NDArray[np.float32], lanes: NDArray[np.int64]) -> None:
@@ -98,7 +100,7 @@ def level_readings(scenario: Scenario) -> NDArray[np.float32]:
 
 def wind_angles(scenario: Scenario) -> NDArray[np.float64]:
     """The angles to the left of the heading, rad, that the wind comes from in the middle of each octant."""
-    row = scenario.row()
+    row = row_of(scenario)
     angles: NDArray[np.float64] = row["octant_sign"] * (
         2.0 * math.pi * (np.arange(OCTANTS) + 0.5) / OCTANTS - row["octant_offset"]
     )

@@ -16,6 +16,7 @@ PAGES: dict[str, str] = {
     "sweep": "gpf.studies.sweep:page",
     "ablations": "gpf.studies.ablations:page",
     "pays": "gpf.studies.pays:page",
+    "plume": "gpf.studies.plumes:page",
 }
 """By kind, the function that makes a page's text from its numbers and its name."""
 

@@ -3,6 +3,7 @@
 Each subject is a task with fixed networks of every depth, at equal steps and at equal FLOPs, and GPF's kinds.
 """
 
+import json
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -47,8 +48,11 @@ def pays_study(subject: Subject, seeds: int | None, variants: Mapping[str, Mappi
 
 
 def write_pays(found: Mapping[str, Outcomes], folder: Path, command: str) -> Path:
-    """Measure latencies, one after the other on an idle machine, and write the page; returns where it is."""
-    numbers: Numbers = {"kind": "pays", "command": command, "machine": environment(), "subjects": {}}
+    """Measure latencies, one after the other on an idle machine, and write the page; returns where it is.
+
+    Subjects that the page had before, and that were not asked for now, stay on it as they are.
+    """
+    numbers: Numbers = {"kind": "pays", "subjects": _earlier(folder / "pays.json")}
     figures = {}
     for name, outcomes in found.items():
         subject = SUBJECTS[name]
@@ -59,6 +63,8 @@ def write_pays(found: Mapping[str, Outcomes], folder: Path, command: str) -> Pat
         for variant, values in latencies.items():
             scores[variant]["latency"] = list(values)
         numbers["subjects"][name] = {
+            "command": command,
+            "cpu": environment().get("cpu", "unknown"),
             "seeds": [int(one.folder.name) for one in next(iter(outcomes.values()))],
             "minutes": sum(one.result["seconds"] for some in outcomes.values() for one in some) / 60,
             "scores": scores,
@@ -69,6 +75,14 @@ def write_pays(found: Mapping[str, Outcomes], folder: Path, command: str) -> Pat
         }
         figures[f"pays-{name}.png"] = draw(subject, numbers["subjects"][name])
     return write_page(folder, "pays", numbers, page(numbers, "pays"), figures)
+
+
+def _earlier(path: Path) -> dict[str, Any]:
+    """The subjects of a page that was written before, if there is one."""
+    try:
+        return dict(json.loads(path.read_text())["subjects"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
 
 
 # What is measured
@@ -155,7 +169,6 @@ def page(numbers: Numbers, name: str) -> str:
 
 def _page(numbers: Numbers, name: str, family: Family) -> str:
     sections = [_section(SUBJECTS[key], found, family) for key, found in numbers["subjects"].items()]
-    minutes = sum(found["minutes"] for found in numbers["subjects"].values())
     return join(
         [
             "# Where growing, pruning and freezing pay",
@@ -167,8 +180,7 @@ def _page(numbers: Numbers, name: str, family: Family) -> str:
             " compacted network on one core: all networks take turns, and the fastest of the turns counts.",
             PAIRED_WORDS + " " + family.sentence,
             *sections,
-            f"Made by `{numbers['command']}`: {minutes:.0f} minutes of one core. Numbers of every seed:"
-            f" [{name}.json]({name}.json). Machine: {numbers['machine'].get('cpu', 'unknown')}.",
+            f"Numbers of every seed: [{name}.json]({name}.json).",
         ]
     )
 
@@ -187,6 +199,7 @@ def _section(subject: Subject, found: dict[str, Any], family: Family) -> str:
             claims_table({subject.name: claims}).replace("the paper says", "claim") if claims else "",
             _timing(found),
             f"![{subject.title}](pays-{subject.name}.png)",
+            f"Made by `{found['command']}` on {found['cpu']}: {found['minutes']:.0f} minutes of one core.",
         ]
     ).strip()
 

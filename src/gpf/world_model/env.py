@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from gpf.navigation.tokenized import SMELL, Reckoning
 from gpf.plume.env import checked_seed
 from gpf.plume.memory import Memory, memory_bounds
+from gpf.plume.row import row_of
 from gpf.plume.scenario import ACTIONS
 from gpf.plume.tokens import OBSERVATION_SIZES, ONEHOT_SIZE, STATES, onehot
 from gpf.world_model.imagination import Imagination, beginnings
@@ -70,7 +71,7 @@ class ImaginedPlumeVectorEnv(VectorEnv[NDArray[Any], NDArray[np.int64], NDArray[
         if max_steps is not None and max_steps < 1:
             raise ValueError(f"max_steps: {max_steps}; accepted: at least 1, or None")
         self.max_steps: int = max_steps or scenario.max_steps
-        rows = np.array([scenario.row()])
+        rows = np.array([row_of(scenario)])
         if observation == "tokens":
             self.single_observation_space: spaces.Space[Any] = spaces.MultiDiscrete(list(OBSERVATION_SIZES))
         elif observation == "onehot":
