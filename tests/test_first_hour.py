@@ -87,7 +87,7 @@ MISTAKES = {
     ("train", "--steps", "many"): "--steps must be a whole number, got 'many'",
     ("train", "--threads", "1000"): "threads must be from 1 to",
     ("train", "--rules", "max_dept", "4"): "did you mean 'max_depth'?",
-    ("train", "--scenario", "refrence"): "did you mean 'reference'? Accepted: paper, reference",
+    ("train", "--scenario", "refrence"): "did you mean 'reference'?",
     ("train", "plum"): "did you mean 'plume'? Accepted: plume, ",
     ("train", "--learner", "online", "--lanes", "4"): "--lanes is an option of",
     ("evaluate", "randm"): "did you mean 'random'? Accepted: random, ",

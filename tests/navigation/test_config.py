@@ -76,7 +76,7 @@ def test_rules_are_the_learners_with_those_of_the_observation_and_those_given():
 
 
 def test_a_network_of_its_final_depth_may_still_be_pruned():
-    config = Config.of(depth=4, rules=policy_gradient.PLANNED)
+    config = Config.of(depth=4, rules=policy_gradient.SHRINKING)
     assert (config.network_rules().max_depth, config.network_rules().prune_to) == (4, 0.7)
 
 

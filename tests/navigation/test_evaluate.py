@@ -9,8 +9,9 @@ from gpf.navigation.policies import CastAndSurge, Random, make_policy
 from gpf.navigation.seeds import BLOCK, HELD_OUT, LANES_OF_A_SEED, TUNING, VALIDATION, training_seeds
 from gpf.plume import Scenario
 from gpf.plume.env import PlumeEnv
+from gpf.plume.presets import fly_starts
 from gpf.plume.render import PIXELS, draw
-from gpf.plume.world import World
+from gpf.plume.world import START, World
 from gpf.reports.figures import save_figure
 
 REFERENCE = Scenario.preset("reference")
@@ -174,3 +175,34 @@ def test_the_figure_shows_paths_and_arrival_times(tmp_path):
     assert arrival.lines[0].get_ydata()[-1] == pytest.approx(result.success.mean())
     save_figure(figure, tmp_path / "figures" / "evaluation.png")
     assert (tmp_path / "figures" / "evaluation.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_episodes_begin_where_the_starts_say(monkeypatch):
+    """Whatever the number of lanes; and what is NaN is drawn as without starts."""
+    scenario = Scenario(start_heading_sigma=0.0)
+    starts = np.full((5, len(START)), np.nan)
+    starts[:, :2] = [5.0, 10.0]
+    starts[:4, 2:4] = [[6.0, 10.0], [7.0, 10.0], [8.0, 10.0], [5.0, 13.5]]
+    monkeypatch.setitem(evaluate.__globals__, "LANES", 2)
+    result = evaluate(CastAndSurge(), scenario, 5, 7, starts=starts)
+    assert result.start_distance[:4].tolist() == [1.0, 2.0, 3.0, 3.5]
+    assert 3.0 <= result.start_distance[4] <= 10.0
+    drawn = evaluate(CastAndSurge(), scenario, 5, 7)
+    nothing = evaluate(CastAndSurge(), scenario, 5, 7, starts=np.full((5, len(START)), np.nan))
+    assert nothing.start_distance.tolist() == drawn.start_distance.tolist()
+    assert nothing.steps.tolist() == drawn.steps.tolist()
+
+
+@pytest.mark.parametrize("shape", [(3, 5), (4, 4), (20,)])
+def test_starts_that_do_not_fit_the_episodes_are_refused(shape):
+    message = (
+        r"^starts must have the shape \(4, 5\), a row of source_x, source_y, x, y, heading for each episode, got \("
+    )
+    with pytest.raises(ValueError, match=message):
+        evaluate(CastAndSurge(), Scenario(), 4, starts=np.zeros(shape))
+
+
+def test_the_starts_of_the_flies_are_run_as_they_are():
+    scenario = dataclasses.replace(Scenario.preset("fly-constant"), max_steps=1)
+    result = evaluate(CastAndSurge(), scenario, 240, starts=fly_starts())
+    assert sorted(set(result.start_distance.round(9).tolist())) == [4.0, 6.0, 8.0]

@@ -111,7 +111,10 @@ def test_an_evaluation_is_in_the_world_and_the_block_that_is_asked_for(navigator
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda n: n.act(np.zeros(3)), r"raw one, shape \(5,\) or \(lanes, 5\), got shape \(3,\)"),
+        (
+            lambda n: n.act(np.zeros(3)),
+            r"shape \(8,\) or \(lanes, 8\), or its first 5 columns, got shape \(3,\)",
+        ),
         (lambda n: n.act(np.zeros((0, 5))), "got shape"),
         (lambda n: n.act(np.full(5, np.nan)), "observation must be finite"),
         (lambda n: (n.reset(2), n.act(np.zeros((3, 5)))), "must have 2 lanes, got 3"),

@@ -17,6 +17,7 @@ from gpf.navigation.policies import (
     make_policy,
 )
 from gpf.plume import Scenario
+from gpf.plume.row import row_of
 
 SCENARIO = Scenario.preset("reference")
 BLANK, WHIFF = 0.0, 0.1
@@ -91,7 +92,7 @@ def test_cast_and_surge_sweeps_across_the_wind_in_growing_legs():
     policy = CastAndSurge(surge=2.0, first_sweep=0.5, growth=0.5, climb=0.0, descent=0.0)
     policy.begin([0], SCENARIO)
     action = np.zeros(1, np.int64)
-    turns = SCENARIO.row()["turns"]
+    turns = row_of(SCENARIO)["turns"]
     x = y = 0.0
     heading = math.pi
     across = []
@@ -147,7 +148,7 @@ class PlainCastAndSurge:
 def test_cast_and_surge_equals_a_plain_reference():
     """Walks of 16 agents in a wind that wanders, with few whiffs, or many, or none, and sweeps of all kinds."""
     policy = CastAndSurge(surge=3.0, first_sweep=0.2, growth=0.1, descent=7.0, search_sweep=0.3, search_growth=0.2)
-    lanes, rng, turns = np.arange(16), np.random.default_rng(0), SCENARIO.row()["turns"]
+    lanes, rng, turns = np.arange(16), np.random.default_rng(0), row_of(SCENARIO)["turns"]
     policy.begin(range(16), SCENARIO)
     plain = [PlainCastAndSurge(policy, 0.05, turns) for _ in lanes]
     raw = np.zeros((16, 5), np.float32)

@@ -15,6 +15,7 @@ from gpf.navigation.flat import FlatNetwork
 from gpf.navigation.replay import Episode, habits, replay
 from gpf.navigation.seeds import HELD_OUT
 from gpf.plume.memory import NAMES, Memory
+from gpf.plume.row import row_of
 from gpf.plume.scenario import ACTIONS, Scenario
 
 WORLD = dataclasses.replace(Scenario.preset("reference"), max_steps=60, start_distance_max=3.0)
@@ -113,7 +114,7 @@ def test_whiffs_are_those_that_the_navigator_notices_as_it_was_trained(observati
 def test_whiffs_of_a_replay_are_those_that_memory_has(policy):
     noisy = NetworkPolicy(policy.network, "memory", "sampled", NOISY)
     for episode in replay(noisy, NOISY, SEEDS):
-        memory = Memory(np.array([NOISY.row()]))
+        memory = Memory(np.array([row_of(NOISY)]))
         whiffs = [memory.update(raw[None])[0, NAMES.index("whiff")] == 1.0 for raw in episode.observations]
         assert episode.whiffs.tolist() == whiffs
 

@@ -7,6 +7,7 @@ import pytest
 
 from gpf.navigation.policies import CastAndSurge, forked, make_policy
 from gpf.navigation.tokenized import Reckoning, Tokenized, level_readings
+from gpf.plume.row import row_of
 from gpf.plume.scenario import Scenario
 from gpf.plume.world import World
 
@@ -50,7 +51,7 @@ def test_a_policy_that_sees_tokens_reckons_with_its_own_turns():
     policy.begin([1, 2], scenario)
     for _ in range(20):
         policy.act(np.zeros((2, 5), np.float32), lanes, actions)
-        heading += scenario.row()["turns"][actions]
+        heading += row_of(scenario)["turns"][actions]
         np.testing.assert_allclose(policy.seen.headings, heading)
     assert len(np.unique(heading)) == 2
 

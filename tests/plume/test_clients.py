@@ -41,7 +41,7 @@ def test_gymnasiums_wrappers_work_around_the_single_environment(tmp_path):
     env = gymnasium.make("gpf/Plume-v0", observation="raw", scenario={"max_steps": 20})
     env = gymnasium.wrappers.FrameStackObservation(gymnasium.wrappers.RecordEpisodeStatistics(env), 4)
     observation, _ = env.reset(seed=0)
-    assert observation.shape == (4, 5)
+    assert observation.shape == (4, 8)
     done = False
     while not done:
         observation, _, terminated, truncated, info = env.step(0)

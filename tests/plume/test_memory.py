@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from gpf.plume import Scenario
 from gpf.plume.env import PlumeEnv
 from gpf.plume.memory import FEATURES, MEMORY_SIZE, NAMES, Memory
+from gpf.plume.row import row_of
 from gpf.plume.vector_env import PlumeVectorEnv
 
 REFERENCE = Scenario.preset("reference")
@@ -24,7 +25,7 @@ def plain_features(raws, stride=STRIDE, max_steps=1200):
     place = whiff_place = 0j
     mean_wind = -cmath.exp(1j * raws[0][3])  # where it comes from
     since, side, met = 1000.0, 0.0, 0.0
-    for step, (left, right, _, direction, heading) in enumerate(raws):
+    for step, (left, right, _, direction, heading, *_) in enumerate(raws):
         if step:
             place += stride * cmath.exp(1j * heading)
         mean_wind += 0.03 * (-cmath.exp(1j * direction) - mean_wind)
@@ -61,7 +62,7 @@ def observations(count, seed=0):
 
 
 def memory(lanes=1, scenario=REFERENCE):
-    return Memory(np.repeat(np.array([scenario.row()]), lanes))
+    return Memory(np.repeat(np.array([row_of(scenario)]), lanes))
 
 
 def test_features_equal_the_plain_version():
@@ -122,7 +123,7 @@ def test_a_whiff_exceeds_four_standard_deviations_and_never_less_than_the_preset
 
 
 def test_lanes_of_different_noise_have_thresholds_of_their_own():
-    rows = np.array([dataclasses.replace(REFERENCE, sensor_noise=sigma).row() for sigma in (1e-3, 2e-3)])
+    rows = np.array([row_of(dataclasses.replace(REFERENCE, sensor_noise=sigma)) for sigma in (1e-3, 2e-3)])
     readings = np.array([[6e-3, 0, 1, 0, 0]] * 2, np.float32)
     np.testing.assert_array_equal(Memory(rows).update(readings)[:, NAMES.index("whiff")], [1.0, 0.0])
 

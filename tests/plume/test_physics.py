@@ -8,7 +8,7 @@ from scipy import stats
 
 from gpf.plume import Scenario
 from gpf.plume.physics import BORN, X, Y, gaussian
-from gpf.plume.render import concentration_field
+from gpf.plume.pixels import concentration_field
 from gpf.plume.world import World
 
 
@@ -158,7 +158,7 @@ def test_where_there_is_no_room_the_oldest_filaments_go():
     lane, room = world.lanes[0], world.filaments.shape[2]
     born = 200.0 * np.arange(room) / room
     world.filaments[0, :2], world.filaments[0, BORN] = 10.0, born
-    lane["step"], lane["last"] = 200, room
+    lane["step"], lane["tick"], lane["last"] = 200, 200, room
     for step in range(200, 220):
         walk(world, 1)
         there = alive(world)[BORN]

@@ -286,7 +286,7 @@ def test_placing_allocates_nothing_in_the_kernel():
 
     def allocations(lanes):
         before = rtsys.get_allocation_stats()
-        _begin_lanes(lanes, starts, *world._memory(0))
+        _begin_lanes(world.arrays(), lanes, starts)
         after = rtsys.get_allocation_stats()
         return after.alloc - before.alloc, after.mi_alloc - before.mi_alloc
 

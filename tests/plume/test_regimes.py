@@ -10,6 +10,7 @@ import pytest
 
 from gpf.plume.physics import BORN
 from gpf.plume.regimes import REGIMES, Stream, Visit, between, drawn, preset, roomiest
+from gpf.plume.row import row_of
 from gpf.plume.scenario import Scenario
 from gpf.plume.world import World
 
@@ -93,7 +94,7 @@ def test_a_wind_that_turns_turns_by_so_much():
 
 def test_regimes_differ_from_home_and_from_each_other():
     home = Scenario.preset("reference")
-    rows = {name: dataclasses.replace(home, **fields).row().tobytes() for name, fields in REGIMES.items()}
+    rows = {name: row_of(dataclasses.replace(home, **fields)).tobytes() for name, fields in REGIMES.items()}
     assert len(set(rows.values())) == len(REGIMES) >= 15
 
 

@@ -240,12 +240,12 @@ def test_evaluation_counts_every_episode_once():
 def test_stable_baselines3s_wrappers_work_around_it():
     env = VecNormalize(VecCheckNan(VecFrameStack(PlumeVecEnv(3, SHORT, "raw"), 2), raise_exception=True))
     env.seed(0)
-    assert env.reset().shape == (3, 10)
+    assert env.reset().shape == (3, 16)
     for _ in range(60):
         observations, rewards, dones, infos = env.step(np.zeros(3, int))
         assert (np.abs(observations) <= 10).all()
         for info, done in zip(infos, dones, strict=True):
-            assert not done or info["terminal_observation"].shape == (10,)
+            assert not done or info["terminal_observation"].shape == (16,)
     assert env.obs_rms.count > 100
 
 

@@ -7,10 +7,11 @@ from hypothesis import strategies as st
 
 from gpf.plume import Scenario
 from gpf.plume import tokens as vocabulary
+from gpf.plume.row import row_of
 from gpf.plume.tokens import ONEHOT_SIZE, STATES, level, octant, onehot, state_index
 from gpf.plume.world import World
 
-PAPER, REFERENCE = Scenario.preset("paper").row(), Scenario.preset("reference").row()
+PAPER, REFERENCE = row_of(Scenario.preset("paper")), row_of(Scenario.preset("reference"))
 
 
 def plain_octant(wind_direction, heading, centred, clockwise):

@@ -194,7 +194,7 @@ def test_returned_arrays_are_reused():
 
 def test_callers_buffers_are_written_to():
     buffers = {
-        "observations": np.zeros((4, 5), np.float32),
+        "observations": np.zeros((4, 8), np.float32),
         "rewards": np.zeros(4),
         "terminations": np.zeros(4, bool),
         "truncations": np.zeros(4, bool),

@@ -9,7 +9,7 @@ from gpf.reports.pages import read_numbers
 from gpf.runs.folder import Outcome
 from gpf.studies import page_of
 from gpf.studies.pays import draw, mean_curve, pays_study, time_shares
-from gpf.studies.subjects import PLANNED, SUBJECTS
+from gpf.studies.subjects import SHRINKING, SUBJECTS
 from gpf.tasks.depths import FASTER, PAPER, fixed
 
 CHARACTERS, NAVIGATION = SUBJECTS["characters"], SUBJECTS["navigation"]
@@ -40,7 +40,7 @@ def test_times_are_those_of_steps_at_each_depth():
 def test_fixed_navigators_get_as_many_flops_as_a_plan_took():
     """A step of 14-64-64-7 costs 2 W to act and, in each of 4 passes, 6 W less what goes back to inputs."""
     flops = 3e9
-    variants = NAVIGATION.variants[1]({PLANNED: [Outcome(Path("run/0"), {"flops": flops}, [], [])]})
+    variants = NAVIGATION.variants[1]({SHRINKING: [Outcome(Path("run/0"), {"flops": flops}, [], [])]})
     first, middle, last = 14 * 64, 64 * 64, 64 * 7
     a_step = 2 * (first + middle + last) + 4 * (4 * first + 6 * (middle + last))
     assert variants[fixed(2, True)]["steps"] == round(flops / a_step)
@@ -50,7 +50,7 @@ def test_fixed_navigators_get_as_many_flops_as_a_plan_took():
 def test_every_subject_can_be_trained_with_its_settings():
     for subject in SUBJECTS.values():
         for variants in subject.variants:
-            found = {PLANNED: [Outcome(Path("run/0"), {"flops": 1e12}, [], [])]}
+            found = {SHRINKING: [Outcome(Path("run/0"), {"flops": 1e12}, [], [])]}
             study = pays_study(subject, 2, variants(found))
             for cell in study.cells:
                 cell.config(subject.seeds[0]).check()
@@ -62,7 +62,7 @@ def test_no_seed_of_navigation_was_tuned_or_reported_before():
 
 def numbers(seeds):
     random = np.random.default_rng(0)
-    variants = [fixed(1), fixed(1, True), PLANNED, PAPER]
+    variants = [fixed(1), fixed(1, True), SHRINKING, PAPER]
     scores = {
         variant: {
             key: random.uniform(0.5, 1.0, seeds).tolist() for key in (*NAVIGATION.measures, "latency")
@@ -78,7 +78,7 @@ def numbers(seeds):
         "time_shares": [],
         "claims": [{"paper": "it pays", "measured": "0.7", "verdict": "confirmed"}],
     }
-    return {"kind": "pays", "command": "gpf pays", "machine": {}, "subjects": {"navigation": found}}
+    return {"kind": "pays", "subjects": {"navigation": {**found, "command": "gpf pays", "cpu": "some"}}}
 
 
 def test_the_page_names_rivals_counts_tests_and_judges_only_from_six_seeds_up():

@@ -98,7 +98,7 @@ def test_the_same_seed_gives_the_same_run_and_interruptions_change_nothing(learn
 
 def test_planned_rules_grow_prune_and_remove_units_and_a_run_of_them_resumes_too(tmp_path, start):
     for name in ("whole", "pieces"):
-        start("policy-gradient", tmp_path / name, rules=policy_gradient.PLANNED, depth=2).close()
+        start("policy-gradient", tmp_path / name, rules=policy_gradient.GROWING, depth=2).close()
     train(Run.open(tmp_path / "whole"))
     for _ in range(4):
         run = Run.open(tmp_path / "pieces")
