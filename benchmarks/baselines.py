@@ -13,7 +13,8 @@ from documents import insert
 from gpf.navigation.evaluate import evaluate
 from gpf.navigation.policies import POLICIES, make_policy
 from gpf.navigation.seeds import BLOCK, HELD_OUT
-from gpf.plume.scenario import PRESETS, Scenario
+from gpf.plume.presets import PRESETS
+from gpf.plume.scenario import Scenario
 from gpf.reports.tables import markdown_table
 
 

@@ -1,10 +1,11 @@
-"""How fast the plume world is, beside the code of the paper's authors, in one run on the same cores.
+"""How fast the plume worlds are, next to the code of the paper's authors, in one run on the same cores.
 
-    python benchmarks/plume_speed.py --reference PATH [--rounds 15] [--lanes 256] [--write] [--json]
+    python benchmarks/plume_speed.py [--reference PATH] [--rounds 15] [--lanes 256] [--write] [--json]
 
-PATH is a checkout of the authors' repository. All contestants take random actions in the same world and are measured in
-turns, `--rounds` times; medians count. One core, except where two threads are compared with one. Then it prints where
-the time of a step goes, and how long the first process compiles. `--write` puts the ratios into README.md.
+PATH is a checkout of the authors' repository. All contestants take random actions and are measured in turns, `--rounds`
+times; medians count. One core, except where two threads are compared with one. The first comparison is in `reference`,
+the second between all presets. Then it prints where the time of a step goes, and how long the first process compiles.
+`--write` puts the presets into docs/plume.md and, with `--reference`, the ratios to the authors' code into README.md.
 """
 
 import argparse
@@ -22,10 +23,11 @@ from typing import Any
 import gymnasium
 import numpy as np
 from documents import insert
-from numba import njit
+from plume_parts import print_breakdown
 
 import gpf  # noqa: F401 - registers the environments
-from gpf.plume import physics, rewards, rng, sensors, tokens
+from gpf.plume.presets import PRESETS
+from gpf.plume.scenario import Scenario
 from gpf.plume.vector_env import PlumeVectorEnv
 from gpf.plume.world import World
 from gpf.reports.tables import markdown_table
@@ -35,6 +37,13 @@ SECONDS = 0.4
 """Least duration of one measurement."""
 MANY = 4096
 """Lanes with which threads and memory are measured."""
+WORLDS = {
+    **{name: Scenario.preset(name) for name in PRESETS},
+    "turbulent, 21 x 21 nodes": Scenario.preset("turbulent").changed(["wind_grid=21"]),
+}
+"""The worlds that are compared with `reference`."""
+MEASURED = ("reference", "turbulent")
+"""Presets whose resident memory is measured, not only estimated."""
 
 
 def main() -> None:
@@ -43,16 +52,13 @@ def main() -> None:
     parser.add_argument("--reference", type=Path, help="a checkout of the authors' code")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--lanes", type=int, default=256, help="lanes of the vector environment on one core")
-    parser.add_argument("--write", action="store_true", help="put the ratios into README.md")
+    parser.add_argument("--write", action="store_true", help="put the tables into docs/plume.md and README.md")
     parser.add_argument("--json", action="store_true", help="end with one JSON object of ratios")
     arguments = parser.parse_args()
     if arguments.reference is not None and not (arguments.reference / "agent" / "env.py").is_file():
         parser.error(
             f"--reference: {arguments.reference} has no agent/env.py; accepted: a checkout of the authors' code"
         )
-
-    if arguments.write and arguments.reference is None:
-        parser.error("--write: needs --reference, which the table is about")
 
     cores = sorted(os.sched_getaffinity(0))
     on_one_core = {
@@ -63,6 +69,9 @@ def main() -> None:
         on_one_core[AUTHORS] = reference_contestant(arguments.reference.resolve())
     os.sched_setaffinity(0, cores[:1])
     speeds = measure_in_turns(on_one_core, arguments.rounds)
+    presets = measure_in_turns(
+        {name: vector_contestant(arguments.lanes, 1, world) for name, world in WORLDS.items()}, arguments.rounds
+    )
     os.sched_setaffinity(0, cores)
     one, two = f"{MANY} lanes, one thread", f"{MANY} lanes, two threads"
     threaded = {one: vector_contestant(MANY, 1), two: vector_contestant(MANY, 2)}
@@ -81,12 +90,15 @@ def main() -> None:
     print(f"  two threads / one thread               {ratios['threads']:7.2f}")
 
     print_breakdown(arguments.lanes, 1e9 / statistics.median(speeds["vector environment"]))
-    print_memory(MANY)
+    table = presets_table(presets, {name: resident(name, MANY) for name in MEASURED})
+    print(f"\npresets, {arguments.lanes} lanes on one core; memory of {MANY:,} lanes:\n{table}\n")
     print_compilation()
     if arguments.write:
+        insert("docs/plume.md", "speed", table)
+    if arguments.write and arguments.reference is not None:
         insert("README.md", "speed", markdown(speeds, ratios))
     if arguments.json:
-        print(json.dumps(ratios))
+        print(json.dumps({**ratios, "presets": {name: ratio(presets, name, "reference") for name in presets}}))
 
 
 def markdown(speeds: dict[str, list[float]], ratios: dict[str, float]) -> str:
@@ -103,6 +115,25 @@ def markdown(speeds: dict[str, list[float]], ratios: dict[str, float]) -> str:
             [many_two, medians[many_two], f"{ratios['threads']:.2f} times one thread"],
         ],
     )
+
+
+def presets_table(speeds: dict[str, list[float]], measured: dict[str, float]) -> str:
+    """Speed and memory of all presets, relative to `reference`; `measured` is resident memory, MB."""
+    rows = []
+    for name, values in speeds.items():
+        memory = f"{allocated(WORLDS[name], MANY):,.0f} MB"
+        seen = f"{measured[name]:,.0f} MB" if name in measured else ""
+        rows.append(
+            [name, f"{statistics.median(values):,.0f}", f"{ratio(speeds, name, 'reference'):.2f}", memory, seen]
+        )
+    return markdown_table(["preset", "steps/s", "ratio to reference", "memory, arrays", "memory, resident"], rows)
+
+
+def allocated(scenario: Scenario, lanes: int) -> float:
+    """The size of a world's arrays, MB."""
+    arrays = World(lanes, scenario, threads=1).arrays()
+    parts = [part for each in arrays for part in (each if isinstance(each, tuple) else (each,))]
+    return sum(part.nbytes for part in parts) / 1e6
 
 
 def ratio(speeds: dict[str, list[float]], of: str, to: str) -> float:
@@ -127,11 +158,13 @@ def steps_per_second(run: Callable[[], int]) -> float:
     return steps / seconds
 
 
-def vector_contestant(lanes: int, threads: int) -> Callable[[], int]:
-    """Our vector environment, in its steady state."""
-    env = PlumeVectorEnv(lanes, "reference", threads=threads)
+def vector_contestant(lanes: int, threads: int, scenario: Scenario | str = "reference") -> Callable[[], int]:
+    """Our vector environment, in its steady state; its lanes do not end their episodes at the same time."""
+    env = PlumeVectorEnv(lanes, scenario, threads=threads)
     env.reset(seed=0)
-    actions = np.random.default_rng(0).integers(0, 6, (64, lanes))
+    rng = np.random.default_rng(0)
+    env.world.lanes["step"] = rng.integers(0, env.world.rows["max_steps"].astype(int))
+    actions = rng.integers(0, 6, (64, lanes))
     for _ in range(5):
         for row in actions:
             env.step(row)
@@ -180,117 +213,21 @@ def episode_contestant(
     return run
 
 
-@njit
-def wind_part(world):
-    rows, lanes, streams = world[:3]
-    for i in range(len(lanes)):
-        physics.step_wind(rows[i], lanes[i], streams[i])
-
-
-@njit
-def emission_part(world):
-    rows, lanes, streams, filaments = world[:4]
-    for i in range(len(lanes)):
-        physics.emit(rows[i], lanes[i], filaments[i], streams[i])
-
-
-@njit
-def advection_part(world):
-    rows, lanes, _, filaments = world[:4]
-    for i in range(len(lanes)):
-        physics.advect(rows[i], lanes[i], filaments[i])
-
-
-@njit
-def motion_part(world):
-    rows, lanes = world[:2]
-    for i in range(len(lanes)):
-        physics.move(rows[i], lanes[i], i % 6)
-
-
-@njit
-def sensing_part(world):
-    rows, lanes, streams, filaments, scratch = world[:5]
-    for i in range(len(lanes)):
-        sensors.sense(rows[i], lanes[i], filaments[i], scratch, streams[i])
-
-
-@njit
-def reward_part(world):
-    rows, lanes, terms = world[0], world[1], world[5]
-    for i in range(len(lanes)):
-        lanes[i].distance += rewards.reward(rows[i], lanes[i], 1.0, False, terms[i])
-
-
-@njit
-def tokens_part(world):
-    rows, lanes, out = world[0], world[1], world[6]
-    for i in range(len(lanes)):
-        tokens.tokenize(rows[i], lanes[i], out[i])
-
-
-@njit
-def random_part(world):
-    rows, lanes, streams = world[:3]
-    for i in range(len(lanes)):
-        stream = streams[i]
-        lanes[i].x = rng.normal(stream) + rng.normal(stream)  # wind speed and direction
-        lanes[i].y = rng.normal(stream) + rng.normal(stream)  # noise of the two antennae
-        lanes[i].heading = rng.poisson(stream, rows[i].emission_mean, rows[i].emission_none)
-        lanes[i].left = rng.normal(stream)  # half a filament a step, two coordinates each
-
-
-PARTS = {
-    "wind": wind_part,
-    "filaments: emission": emission_part,
-    "filaments: advection": advection_part,
-    "motion": motion_part,
-    "concentration at both antennae, with noise": sensing_part,
-    "reward": reward_part,
-    "tokens": tokens_part,
-    "random numbers (contained in the above)": random_part,
-}
-
-
-def print_breakdown(lanes: int, whole: float) -> None:
-    """Time each part of a step on its own, over the lanes of a world in its steady state."""
-    world = World(lanes, "reference", threads=1)
-    world.seed(range(lanes))
-    world.begin()
-    for row in np.random.default_rng(0).integers(0, 6, (400, lanes)):
-        world.step(row, restart=True)
-    memory = (world.rows, world.lanes, world.streams, world.filaments, world.scratch[0], world.terms, world.tokens)
-    before = [array.copy() for array in memory]
-    alive = float((world.lanes["last"] - world.lanes["first"]).mean())
-    print(f"\nwhere a step's time goes, ns (each part alone, {alive:.0f} filaments a lane; best of 50):")
-    for name, part in PARTS.items():
-        best = float("inf")
-        for _ in range(50):
-            for array, old in zip(memory, before, strict=True):
-                array[...] = old
-            start = time.perf_counter()
-            part(memory)
-            best = min(best, time.perf_counter() - start)
-        print(f"  {name:44} {best / lanes * 1e9:7.0f}")
-    print(f"  {'a whole step of the vector environment':44} {whole:7.0f}")
-    print("  What bounds it: two exponentials for each filament, which keep the vector units busy.")
-
-
-def print_memory(lanes: int) -> None:
-    """What a process grows by when it makes this many lanes and steps them."""
+def resident(preset: str, lanes: int) -> float:
+    """What a process grows by when it makes this many lanes and steps them, MB."""
     code = (
-        "import numpy as np\n"
+        f"import numpy as np\npreset = {preset!r}\n"
         "from gpf.plume.vector_env import PlumeVectorEnv\n"
         "def resident(): return 4096 * int(open('/proc/self/statm').read().split()[1])\n"
         "def play(n):\n"
-        "    env = PlumeVectorEnv(n, 'reference'); env.reset(seed=0)\n"
+        "    env = PlumeVectorEnv(n, preset); env.reset(seed=0)\n"
         "    for _ in range(1500): env.step(np.zeros(n, np.int64))\n"
         "    return env\n"
         "play(1); before = resident()\n"
         f"env = play({lanes}); print((resident() - before) / 1e6)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    print(f"\nmemory of {lanes} lanes: {float(done.stdout):.0f} MB")
+    return float(done.stdout)
 
 
 def print_compilation() -> None:
