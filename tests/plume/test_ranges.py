@@ -60,7 +60,9 @@ def test_every_part_of_a_range_is_drawn_from_once():
     np.testing.assert_array_equal(np.floor(shares * DRAWS), np.arange(DRAWS))
     assert all(one.ranges == () for one in sample)
     assert {type(one.max_steps) for one in sample} == {int}
-    assert set(np.bincount([one.max_steps for one in sample])[20:].tolist()) <= {25, 26}
+    counts = np.bincount([one.max_steps for one in sample])[20:]  # a whole number has 25.6 parts, two of them shared
+    assert counts.min() >= 24
+    assert counts.max() <= 27
 
 
 def test_what_is_drawn_is_what_the_episode_lives_in():
@@ -161,7 +163,7 @@ def test_ranges_survive_json(tmp_path):
 
 def test_ranges_can_be_typed():
     scenario = Scenario.preset("paper").changed(["wind_speed=0.5..2", "max_steps=100..200"])
-    assert scenario.ranges == (("wind_speed", 0.5, 2.0), ("max_steps", 100.0, 200.0))
+    assert scenario.ranges == (("max_steps", 100.0, 200.0), ("wind_speed", 0.5, 2.0))  # by name
     assert scenario.max_steps == 150
     fixed = scenario.changed(["wind_speed=1.5"])
     assert fixed.ranges == (("max_steps", 100.0, 200.0),)
