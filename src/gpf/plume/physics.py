@@ -16,7 +16,7 @@ from gpf.plume.arrays import Arrays
 from gpf.plume.ground import connected, is_free, sees, slide, walk, wind_around
 from gpf.plume.kernels import Record, device, fma
 from gpf.plume.rng import fill_normals, normal, poisson, uniform
-from gpf.plume.wind import fluctuation_at, mean_wind
+from gpf.plume.wind import between_nodes, fluctuation_at, mean_wind
 
 X, Y, BORN, VELOCITY_X, VELOCITY_Y, SUBSTANCE = range(6)
 ROWS = 6
@@ -203,17 +203,27 @@ def _advect_apart(
     """Move each filament with the wind where it is, and with its own velocity in `scratch`."""
     wind_x, wind_y = mean_wind(lane)
     step, width, height = p.time_step, p.width, p.height
-    fluctuates = p.grid_nodes > 0.0
-    for k in range(np.uint64(lane.first), np.uint64(lane.last)):
-        x, y = filaments[X, k], filaments[Y, k]
-        u, v = wind_x + scratch[0, k], wind_y + scratch[1, k]
-        if fluctuates:
-            du, dv = fluctuation_at(p, grid, x, y)
-            u, v = u + du, v + dv
-        x, y = x + u * step, y + v * step
+    first, last = np.uint64(lane.first), np.uint64(lane.last)
+    for k in range(first, last):
+        scratch[0, k] += wind_x
+        scratch[1, k] += wind_y
+    if p.grid_nodes > 0.0:
+        _add_fluctuations(p, filaments, grid, scratch, first, last)
+    for k in range(first, last):
+        x, y = filaments[X, k] + scratch[0, k] * step, filaments[Y, k] + scratch[1, k] * step
         inside = (x >= 0.0) & (x <= width) & (y >= 0.0) & (y <= height)
         filaments[X, k] = x if inside else math.nan
         filaments[Y, k] = y
+
+
+@device
+def _add_fluctuations(p, filaments, grid, scratch, first, last):
+    """Add the wind's fluctuation at each filament to its velocity in `scratch`."""
+    nodes, per_x, per_y = p.grid_nodes, p.grid_per_x, p.grid_per_y  # kept in registers, in spite of the stores
+    for k in range(first, last):
+        u, v = between_nodes(nodes, per_x, per_y, grid[0], grid[1], filaments[X, k], filaments[Y, k])
+        scratch[0, k] += u
+        scratch[1, k] += v
 
 
 @device

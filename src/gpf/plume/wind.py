@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpf.plume.kernels import Record, device
-from gpf.plume.rng import normal, uniform
+from gpf.plume.rng import fill_normals, normal, uniform
 
 CORNERS = 4
 NOISES = 2 * CORNERS
@@ -99,19 +99,22 @@ def mean_wind(lane: Record) -> tuple[float, float]:
 @device
 def fluctuation_at(p: Record, grid: NDArray[np.float64], x: float, y: float) -> tuple[float, float]:
     """The fluctuation at a point of the domain, bilinear between nodes, m/s; `grid` has shape (2, nodes^2)."""
-    n = np.uint64(p.grid_nodes)
-    last = p.grid_nodes - 2.0
-    column, row = x * p.grid_per_x, y * p.grid_per_y
+    return between_nodes(p.grid_nodes, p.grid_per_x, p.grid_per_y, grid[0], grid[1], x, y)
+
+
+@device
+def between_nodes(nodes, per_x, per_y, us, vs, x, y):
+    """The same with numbers and rows in place of the scenario and the grid, for loops that keep them in registers."""
+    n = np.uint64(nodes)
+    last = nodes - 2.0
+    column, row = x * per_x, y * per_y
     c, r = column if column > 0.0 else 0.0, row if row > 0.0 else 0.0  # NaN, a filament that is gone, is at 0
     c, r = np.uint64(c if c < last else last), np.uint64(r if r < last else last)
     a, b = column - c, row - r
     k = r * n + c
-    u = (1.0 - b) * ((1.0 - a) * grid[0, k] + a * grid[0, k + _ONE]) + b * (
-        (1.0 - a) * grid[0, k + n] + a * grid[0, k + n + _ONE]
-    )
-    v = (1.0 - b) * ((1.0 - a) * grid[1, k] + a * grid[1, k + _ONE]) + b * (
-        (1.0 - a) * grid[1, k + n] + a * grid[1, k + n + _ONE]
-    )
+    north = k + n
+    u = (1.0 - b) * ((1.0 - a) * us[k] + a * us[k + _ONE]) + b * ((1.0 - a) * us[north] + a * us[north + _ONE])
+    v = (1.0 - b) * ((1.0 - a) * vs[k] + a * vs[k + _ONE]) + b * ((1.0 - a) * vs[north] + a * vs[north + _ONE])
     return u, v
 
 
@@ -138,9 +141,10 @@ def _step_grid(
     scratch: NDArray[np.float64],
     stream: NDArray[np.uint64],
 ) -> None:
+    drawn = scratch[0]
+    fill_normals(stream, drawn, 0, NOISE_SIZE)
     for k in range(NOISES):
-        x, v = lane.noise[2 * k], lane.noise[2 * k + _ONE]
-        first, second = normal(stream), normal(stream)
+        x, v, first, second = lane.noise[2 * k], lane.noise[2 * k + _ONE], drawn[2 * k], drawn[2 * k + _ONE]
         lane.noise[2 * k] = p.noise_xx * x + p.noise_xv * v + p.noise_kick_x * first
         lane.noise[2 * k + _ONE] = p.noise_vx * x + p.noise_vv * v + p.noise_kick_vx * first + p.noise_kick_v * second
     _set_edges(p, lane, grid)
@@ -171,23 +175,23 @@ def _advance_interior(
 ) -> None:
     """One explicit step of advection and diffusion with central differences; the edges stay."""
     n = np.uint64(int(p.grid_nodes))
-    one = np.uint64(1)
     advect_x, advect_y, diffuse_x, diffuse_y = p.grid_advect_x, p.grid_advect_y, p.grid_diffuse_x, p.grid_diffuse_y
-    for row in range(one, n - one):
-        for k in range(row * n + one, row * n + n - one):
-            u, v = grid[0, k], grid[1, k]
-            along_x, along_y = advect_x * (wind_x + u), advect_y * (wind_y + v)
-            east, west, north, south = grid[0, k + one], grid[0, k - one], grid[0, k + n], grid[0, k - n]
-            scratch[0, k] = (
-                u - along_x * (east - west) - along_y * (north - south)
-                + diffuse_x * (east - u - u + west) + diffuse_y * (north - u - u + south)
-            )  # fmt: skip
-            east, west, north, south = grid[1, k + one], grid[1, k - one], grid[1, k + n], grid[1, k - n]
-            scratch[1, k] = (
-                v - along_x * (east - west) - along_y * (north - south)
-                + diffuse_x * (east - v - v + west) + diffuse_y * (north - v - v + south)
-            )  # fmt: skip
-    for row in range(one, n - one):
-        for k in range(row * n + one, row * n + n - one):
-            grid[0, k] = scratch[0, k]
-            grid[1, k] = scratch[1, k]
+    first, last = n + _ONE, n * n - n - _ONE
+    for k in range(first, last):  # one long loop: what it writes for the sides is replaced below
+        u, v = grid[0, k], grid[1, k]
+        along_x, along_y = advect_x * (wind_x + u), advect_y * (wind_y + v)
+        east, west, north, south = grid[0, k + _ONE], grid[0, k - _ONE], grid[0, k + n], grid[0, k - n]
+        scratch[0, k] = (
+            u - along_x * (east - west) - along_y * (north - south)
+            + diffuse_x * (east - u - u + west) + diffuse_y * (north - u - u + south)
+        )  # fmt: skip
+        east, west, north, south = grid[1, k + _ONE], grid[1, k - _ONE], grid[1, k + n], grid[1, k - n]
+        scratch[1, k] = (
+            v - along_x * (east - west) - along_y * (north - south)
+            + diffuse_x * (east - v - v + west) + diffuse_y * (north - v - v + south)
+        )  # fmt: skip
+    for component in range(2):
+        for k in range(n + n, last, n):  # the left side; the right side of the row before is the node before it
+            scratch[component, k], scratch[component, k - _ONE] = grid[component, k], grid[component, k - _ONE]
+        for k in range(first, last):
+            grid[component, k] = scratch[component, k]

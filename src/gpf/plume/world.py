@@ -39,7 +39,7 @@ from gpf.plume.rng import seed_streams, uniform
 from gpf.plume.row import ROW
 from gpf.plume.scenario import Scenario
 from gpf.plume.tokens import OBSERVATION_SIZES, tokenize
-from gpf.plume.wind import start_wind, step_mean_wind, step_wind
+from gpf.plume.wind import NOISE_SIZE, start_wind, step_mean_wind, step_wind
 
 RAW = ("left", "right", "wind_speed", "wind_direction", "heading", "bump", "second_left", "second_right")
 """Columns of a raw observation: two readings; the wind where the agent is, m/s and where it blows to; the heading; 1 if
@@ -271,7 +271,7 @@ class World:
         self.streams: NDArray[np.uint64] = np.zeros((count, 4), np.uint64)
         self.filaments: NDArray[np.float64] = np.zeros((count, self.room.filament_rows, capacity))
         self.grids: NDArray[np.float64] = np.zeros((count, 2, nodes))
-        self.scratch: NDArray[np.float64] = np.zeros((self.threads, 2, max(capacity, nodes)))
+        self.scratch: NDArray[np.float64] = np.zeros((self.threads, 2, max(capacity, nodes, NOISE_SIZE)))
         self.tokens: NDArray[np.int64] = np.zeros((count, len(OBSERVATION_SIZES)), np.int64)
         self.raw: NDArray[np.float32] = np.zeros((count, len(RAW)), np.float32)
         self.rewards: NDArray[np.float64] = np.zeros(count)
