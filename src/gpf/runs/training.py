@@ -255,9 +255,7 @@ class Training(ABC, Generic[C]):
         return {"run": self.run.id, **self.about(), "progress": self.progress}
 
 
-def train_to_the_end(
-    run: Run, make: Callable[[], Loop], report: Report, phase: Phase = silent
-) -> dict[str, Any]:
+def train_to_the_end(run: Run, make: Callable[[], Loop], report: Report, phase: Phase = silent) -> dict[str, Any]:
     """Train in rounds until it is over, on one thread of torch's; returns, and writes, what the run amounts to.
 
     Ctrl-C ends the current round, saves, and raises `Interrupted` with what to say; a second one ends at once, and

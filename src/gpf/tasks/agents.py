@@ -98,7 +98,9 @@ def check_installed(name: str) -> None:
     """Refuse an agent whose packages are missing."""
     for package in find_agent(name).packages:
         if importlib.util.find_spec(package) is None:
-            raise ValueError(f"agent {name!r} needs {package}; pip install {package.replace('_', '-')}, or leave it out")
+            raise ValueError(
+                f"agent {name!r} needs {package}; pip install {package.replace('_', '-')}, or leave it out"
+            )
 
 
 def episodes_of(name: str, wanted: int = EPISODES) -> int:
