@@ -1,6 +1,7 @@
 """A policy that somebody else wrote, watched: what it does wrong is one sentence that names it and its world."""
 
 import contextlib
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 
@@ -8,9 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpf.navigation.policies import Policy
-from gpf.navigation.suite import lacking
+from gpf.navigation.suite import NEEDS, lacking
 from gpf.plume.scenario import ACTIONS, Scenario
 
+_CAST = "invalid value encountered in cast"
+"""NumPy's warning where NaN becomes a whole number."""
 UNCHOSEN = -1
 """What an action is before it is chosen."""
 
@@ -49,7 +52,8 @@ class Checked:
     def act(self, raw: NDArray[np.float32], lanes: NDArray[np.int64], actions: NDArray[np.int64]) -> None:
         """Choose actions in the lanes given by their indices."""
         chosen = np.full(len(actions), UNCHOSEN, np.int64)
-        with self._named("act"), np.errstate(invalid="raise"):
+        with self._named("act"), warnings.catch_warnings():
+            warnings.filterwarnings("error", _CAST, RuntimeWarning)
             returned: Any = self.policy.act(raw.copy(), lanes.copy(), chosen)  # type: ignore[func-returns-value]
         if returned is not None:
             what = f"shape {np.shape(returned)}" if isinstance(returned, np.ndarray) else type(returned).__name__
@@ -66,13 +70,11 @@ class Checked:
     def _named(self, method: str) -> Iterator[None]:
         try:
             yield
-        except FloatingPointError:
-            raise ValueError(
-                f"{self._where}: {method} computed NaN where a number was needed; actions are whole numbers from 0 to"
-                f" {len(ACTIONS) - 1}"
-            ) from None
         except Exception as error:
             said = " ".join(str(error).split())[:200]
+            if _CAST in said or "float NaN to integer" in said:
+                accepted = f"whole numbers from 0 to {len(ACTIONS) - 1}"
+                raise ValueError(f"{self._where}: {method} must write {accepted}, got NaN") from None
             raise ValueError(f"{self._where}: {method} failed ({type(error).__name__}: {said})") from error
 
 
@@ -80,5 +82,7 @@ def check_needs(needs: Sequence[str], scenario: Scenario, agent: str, world: str
     """Refuse a world that lacks what an agent needs."""
     missing = lacking(scenario) if needs else {}
     for need in needs:
+        if need not in NEEDS:
+            raise ValueError(f"agent {agent!r}: NEEDS must be of {', '.join(NEEDS)}, got {need!r}")
         if need in missing:
             raise ValueError(f"agent {agent!r} needs a {need}, which world {world!r} lacks: {missing[need]}")

@@ -141,6 +141,10 @@ def held_out(
     return evaluate(policy, scenario, count, SUITE + seed * BLOCK, threads=threads, starts=world.starts(count))
 
 
+NEEDS = ("vane", "second channel")
+"""What an agent may need that not every world has."""
+
+
 def lacking(scenario: Scenario) -> dict[str, str]:
     """What an agent may need and this world does not have, by name, each with the reason."""
     found = {}

@@ -2,13 +2,16 @@
 
 import hashlib
 import importlib.util
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
+from gpf.navigation.seeds import VALIDATION
 from gpf.navigation.suite import EPISODES, SEEDS, SLOW_EPISODES, WORLDS, names_of, world_of
+from gpf.plume.world import World
 from gpf.reports.pages import read_numbers, write_page
 from gpf.runs.executors import Executor, Tell
 from gpf.runs.folder import Outcome
@@ -121,8 +124,8 @@ def code_of(agent: str) -> str:
     """A digest of the module of one's own agent; empty for an agent of the suite. The module is found here, too."""
     if ":" not in agent:
         return ""
-    if os.getcwd() not in sys.path:  # as it is in the processes that run the agent
-        sys.path.insert(0, os.getcwd())
+    if (here := str(Path.cwd())) not in sys.path:  # as it is in the processes that run the agent
+        sys.path.insert(0, here)
     module = agent.partition(":")[0]
     try:
         spec = importlib.util.find_spec(module)
@@ -135,11 +138,6 @@ def code_of(agent: str) -> str:
 
 def try_out(agent: str, world: str, config: Config) -> None:
     """Let one's own agent act once in two lanes of a world."""
-    import numpy as np
-
-    from gpf.navigation.seeds import VALIDATION
-    from gpf.plume.world import World
-
     scenario = config.scenario(world)
     policy, lanes = own_policy(agent, world, scenario), World(2, scenario, threads=1)
     seeds = range(VALIDATION, VALIDATION + 2)

@@ -109,11 +109,11 @@ def _overview_words(scores: Mapping[str, Scores]) -> str:
         else ""
     )
     return (
-        "An agent's rank in a world is that of its mean over seeds (1 is best; equal ones share a rank). Ranks are means"
-        " over worlds with intervals of the stratified bootstrap, of agents that were in every world. P(more success)"
-        " is the probability that a run of the agent has a higher success rate than one of the baseline in the same"
-        f" world, ties counting half, as a mean over worlds.{few} Parameters, times of a decision (one episode, one"
-        " core) and of training are medians over runs; times depend on the machine."
+        "An agent's rank in a world is that of its mean over seeds (1 is best; equal ones share a rank). Ranks are"
+        " means over worlds with intervals of the stratified bootstrap, of agents that were in every world."
+        f" P(more success) is the probability that a run of the agent has a higher success rate than one of {BASELINE}"
+        f" in the same world, ties counting half, as a mean over worlds.{few} Parameters, times of a decision (one"
+        " episode, one core) and of training are medians over runs; times depend on the machine."
     )
 
 

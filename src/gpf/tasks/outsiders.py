@@ -51,14 +51,16 @@ class OutsiderSearch:
         from gpf.plume.sb3 import PlumeVecEnv
 
         given, ours = self._settings, Settings()
+        algorithm: Any
         if given["algorithm"] == "PPO":
-            from stable_baselines3 import PPO as algorithm
+            from stable_baselines3 import PPO
 
-            policy, network = "MlpPolicy", {}
+            algorithm, policy, network = PPO, "MlpPolicy", {}
         else:
-            from sb3_contrib import RecurrentPPO as algorithm
+            from sb3_contrib import RecurrentPPO
 
-            policy, network = "MlpLstmPolicy", {"lstm_hidden_size": given.get("hidden", HIDDEN)}
+            algorithm, policy = RecurrentPPO, "MlpLstmPolicy"
+            network = {"lstm_hidden_size": given.get("hidden", HIDDEN)}
         world = self.config.training_world().rewarded(ours.reward, ours.discount)
         lanes = PlumeVecEnv(given.get("lanes", ours.lanes), world, given["observation"], threads=1)
         model = algorithm(

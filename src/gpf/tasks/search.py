@@ -3,14 +3,12 @@
 Evaluations are written one by one, next to the checkpoints, so that a run that is killed repeats none.
 """
 
-import dataclasses
 import json
 import statistics
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
