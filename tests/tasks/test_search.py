@@ -69,16 +69,16 @@ def test_a_run_that_is_killed_repeats_neither_training_nor_evaluations(tmp_path,
     whole = searched(tmp_path / "whole", agent="generalist", worlds=["reference", "fly-many"])
     config = TASK.of({**SHORT, "agent": "generalist", "worlds": ["reference", "fly-many"]})
     folder = tmp_path / "run"
-    import gpf.tasks.search as search
+    from gpf.tasks import searching
 
-    real = search.evaluated
+    real = searching.evaluated
 
     def killed(config, name, make, threads):
         if name == "fly-many":
             raise RuntimeError("killed")
         return real(config, name, make, threads)
 
-    monkeypatch.setattr(search, "evaluated", killed)
+    monkeypatch.setattr(searching, "evaluated", killed)
     run = TASK.create(folder, config)
     with pytest.raises(RuntimeError, match="killed"):
         TASK.train(run, 1)
@@ -86,7 +86,7 @@ def test_a_run_that_is_killed_repeats_neither_training_nor_evaluations(tmp_path,
     assert read_result(folder) is None
     lines = (folder / "metrics.jsonl").read_text()
     asked = []
-    monkeypatch.setattr(search, "evaluated", lambda *given: asked.append(given[1]) or real(*given))
+    monkeypatch.setattr(searching, "evaluated", lambda *given: asked.append(given[1]) or real(*given))
     run = Run.open(folder)
     resumed = TASK.train(run, 1)
     run.close()

@@ -21,7 +21,8 @@ from gpf.studies.suite_figure import figure
 from gpf.studies.suite_page import page
 from gpf.studies.suite_results import Record, Results, checked_results, read_results
 from gpf.tasks.agents import AGENTS, check_installed, find_agent
-from gpf.tasks.search import TASK, Config, own_policy
+from gpf.tasks.search import TASK, own_policy
+from gpf.tasks.searching import Config
 
 QUICK_WORLDS = ("reference", "turbulent", "fly-many")
 """Where agents search with `--quick`."""

@@ -10,7 +10,7 @@ from typing import Any
 from gpf.navigation.suite import EPISODES, SEEDS, SLOW_EPISODES, version, world_of
 from gpf.plume.inputs import read_json
 from gpf.settings import check, number, read, shown
-from gpf.tasks.search import QUANTILES
+from gpf.tasks.searching import QUANTILES
 
 
 @dataclass(frozen=True, kw_only=True)

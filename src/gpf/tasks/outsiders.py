@@ -21,7 +21,7 @@ from gpf.plume.scenario import Scenario
 from gpf.plume.tokens import ONEHOT_SIZE, onehot
 from gpf.runs.folder import Run
 from gpf.runs.training import Phase
-from gpf.tasks.search import Config, evaluations, untrained
+from gpf.tasks.searching import Config, evaluations, untrained
 
 HIDDEN = 64
 """Units of each layer, and of the LSTM."""

@@ -9,7 +9,7 @@ from gpf.plume.scenario import Scenario
 from gpf.runs.folder import Run
 from gpf.runs.training import Phase
 from gpf.tasks import world as world_task
-from gpf.tasks.search import Config, evaluations
+from gpf.tasks.searching import Config, evaluations
 from gpf.world_model.collection import Wandering, collect
 from gpf.world_model.config import Config as WorldConfig
 from gpf.world_model.planner import Planner
@@ -20,13 +20,6 @@ COLLECTED = 1_000_000
 """Steps of the sequences that a world model learns from."""
 BEHAVIOURS = {"random": 0.1, "reactive": 0.15, "cast-and-surge": 0.45}
 """Whose steps these are, in what proportion, as in `gpf world data`."""
-_OF_PLANNER = ("collect", "horizon", "rollouts")
-
-
-def world_config(config: Config) -> WorldConfig:
-    """The settings of the world model."""
-    given = config.who.trained(config.quick)
-    return WorldConfig.of({"seed": config.seed, **{k: v for k, v in given.items() if k not in _OF_PLANNER}})
 
 
 class PlannerSearch(world_task.Training):
@@ -35,7 +28,7 @@ class PlannerSearch(world_task.Training):
     def __init__(self, run: Run, config: Config, threads: int | None = None) -> None:
         self.search = config
         self._settings = config.who.trained(config.quick)
-        super().__init__(run, world_config(config), threads)
+        super().__init__(run, config.world_model(), threads)
 
     def dataset(self, folder: Path, config: WorldConfig) -> Dataset:
         """Sequences that are collected whenever the run begins or is resumed: always the same ones."""
