@@ -87,7 +87,8 @@ def _overview(numbers: Numbers, scores: Mapping[str, Scores], ranks: Mapping[str
     rows = []
     for agent, about in numbers["agents"].items():
         own = [one for one in numbers["results"] if one["agent"] == agent]
-        compared = agent != BASELINE and BASELINE in scores["success"] and bool(own)
+        shared = scores["success"].get(BASELINE, {}).keys() & scores["success"][agent].keys()
+        compared = agent != BASELINE and bool(shared)
         better = improvement(scores["success"], agent, BASELINE) if compared else None
         rows.append(
             [
