@@ -14,6 +14,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "list": ("gpf.cli.runs:List", "list runs: task, seed, steps, score, finished or not"),
     "evaluate": ("gpf.cli.evaluate:Evaluate", "measure how well policies find the source"),
     "compare": ("gpf.cli.compare:Compare", "compare agents, or the variants of a task, over many seeds"),
+    "suite": ("gpf.cli.suite:Suite", "compare all agents in all worlds of the suite, and add agents to it"),
     "sweep": ("gpf.cli.compare:Sweep", "search for good settings of a task"),
     "reproduce": ("gpf.cli.compare:Reproduce", "repeat the paper's experiment, and judge its claims"),
     "continual": ("gpf.cli.compare:Continual", "compare methods in worlds that change without notice"),

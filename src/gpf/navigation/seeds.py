@@ -6,6 +6,8 @@ VALIDATION = 1 << 50
 """First seed of the episodes on which checkpoints are chosen and networks grow, which are never reported."""
 TUNING = 1 << 52
 """First seed of the episodes on which baselines are tuned, which are never reported."""
+SUITE = 1 << 56
+"""First seed of the held-out episodes of `gpf suite`, which are reported there only; each of its seeds has a block."""
 BLOCK = 1 << 24
 """Number of seeds in a block of episodes."""
 LANES_OF_A_SEED = 1 << 16

@@ -165,7 +165,7 @@ def _locked(file: int, patience: float) -> bool:
 
 def read_config(folder: Path) -> dict[str, Any]:
     """The configuration of a run, as it was written."""
-    return _read_object(folder, folder / "config.json")
+    return read_object(folder, folder / "config.json")
 
 
 def read_result(folder: Path) -> dict[str, Any] | None:
@@ -173,7 +173,7 @@ def read_result(folder: Path) -> dict[str, Any] | None:
     path = folder / "result.json"
     if not path.exists():
         return None
-    result = _read_object(folder, path)
+    result = read_object(folder, path)
     if not result:
         raise RunError(f"{path} is damaged (it is empty)")
     return result
@@ -276,7 +276,8 @@ def _checked(line: Any) -> dict[str, Any]:
     return line
 
 
-def _read_object(folder: Path, path: Path) -> dict[str, Any]:
+def read_object(folder: Path, path: Path) -> dict[str, Any]:
+    """The JSON object in a file of a run's folder."""
     try:
         held = json.loads(path.read_text())
     except FileNotFoundError:

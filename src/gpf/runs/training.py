@@ -69,6 +69,26 @@ class Round:
 C = TypeVar("C", bound=Settings)
 
 
+class Loop(Protocol):
+    """What is needed of whatever is trained in rounds; `Training` is one."""
+
+    progress: dict[str, Any]
+    """Plain data: at least `round`, `step`, `seconds` and `flops`."""
+
+    @property
+    def over(self) -> bool:
+        """Whether there is nothing left to learn."""
+
+    def round(self) -> dict[str, Any]:
+        """Learn for one round, save, and return its metrics."""
+
+    def shape(self) -> dict[str, Any]:
+        """The network as it is now: `depth`, `density`, `frozen` and `parameters`."""
+
+    def finish(self, phase: Phase) -> dict[str, Any]:
+        """What the run amounts to, once it is over; what takes long says so by `phase`."""
+
+
 class Training(ABC, Generic[C]):
     """A run in the making.
 
@@ -235,9 +255,7 @@ class Training(ABC, Generic[C]):
         return {"run": self.run.id, **self.about(), "progress": self.progress}
 
 
-def train_to_the_end(
-    run: Run, make: Callable[[], Training[Any]], report: Report, phase: Phase = silent
-) -> dict[str, Any]:
+def train_to_the_end(run: Run, make: Callable[[], Loop], report: Report, phase: Phase = silent) -> dict[str, Any]:
     """Train in rounds until it is over, on one thread of torch's; returns, and writes, what the run amounts to.
 
     Ctrl-C ends the current round, saves, and raises `Interrupted` with what to say; a second one ends at once, and
@@ -254,7 +272,7 @@ def train_to_the_end(
         raise Interrupted(resume) from None
 
 
-def _trained(run: Run, training: Training[Any], report: Report, phase: Phase, resume: str) -> dict[str, Any]:
+def _trained(run: Run, training: Loop, report: Report, phase: Phase, resume: str) -> dict[str, Any]:
     with _interruptible() as asked_to_stop:
         while not training.over:
             report(training.round())

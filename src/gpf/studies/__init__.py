@@ -17,6 +17,7 @@ PAGES: dict[str, str] = {
     "ablations": "gpf.studies.ablations:page",
     "pays": "gpf.studies.pays:page",
     "plume": "gpf.studies.plumes:page",
+    "suite": "gpf.studies.suite_page:page",
 }
 """By kind, the function that makes a page's text from its numbers and its name."""
 

@@ -34,7 +34,7 @@ from gpf.runs.folder import (
     write_json,
 )
 from gpf.runs.progress import result_line, training_progress
-from gpf.runs.training import Phase, Report, Training, silent, train_to_the_end
+from gpf.runs.training import Loop, Phase, Report, Training, silent, train_to_the_end
 from gpf.spectra.recorder import Recorder, Snapshot, write_snapshot
 from gpf.tasks.registry import REGISTRY
 
@@ -74,7 +74,7 @@ class Task(Generic[C]):
     title: str
     make: Callable[[Mapping[str, Any]], C]
     """Settings from plain data."""
-    training: Callable[[Run, C, int | None], Training[C]]
+    training: Callable[[Run, C, int | None], Loop]
     """The loop of a run, with its settings, and the number of threads to step worlds with."""
     length: Callable[[C], tuple[int, str]]
     """How long a run is, and the count of its metrics that says so: `round`, `step`, ..."""

@@ -37,11 +37,15 @@ class Training(RoundTraining[Config]):
     stack: ClassVar[str] = "blocks"
 
     def __init__(self, run: Run, config: Config, threads: int | None = None) -> None:
-        learnt, validation, _ = three_parts(checked_data(run.folder, config))
+        learnt, validation, _ = three_parts(self.dataset(run.folder, config))
         self._windows = Windows(learnt, config.context)
         self._validation = Windows(validation, config.context).draw(config.validation_windows, (0, 1))
         self._found = torch.from_numpy(found_chances(learnt))
         super().__init__(run, config)
+
+    def dataset(self, folder: Path, config: Config) -> Dataset:
+        """The sequences that it learns from."""
+        return checked_data(folder, config)
 
     def build(self) -> WorldModel:
         """The model as it is before it learns."""
