@@ -1,4 +1,4 @@
-"""Where a robot is while it smells its way: a simulated IMU, wind vane and plume contacts, and a filter that fuses them."""
+"""Where a robot is while it smells its way: a filter that fuses an IMU, a wind vane and contacts with the plume."""
 
 from gpf.navigation.odometry.imu import GRADES, Imu
 from gpf.navigation.odometry.model import Aids, Grade, Model

@@ -14,12 +14,15 @@ walk at its end. These sums have exactly the law of the summed samples, so that 
 import math
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from gpf.plume.kernels import Record, device
 from gpf.plume.rng import normal
 
 WALK_TIME = 300.0
-"""Time in which a bias walks by its own initial standard deviation, s. An assumption: data sheets give the stability of a
-bias, and calibrations of one and the same part differ by a factor of ten in its walk."""
+"""Time in which a bias walks by its own initial standard deviation, s. An assumption: data sheets give the stability of
+a bias, not its walk."""
 
 
 @dataclass(frozen=True)
@@ -64,20 +67,22 @@ GRADES: dict[str, Imu] = {
     "consumer": Imu(0.03, 0.02, 0.3, 0.3),
 }
 """IMUs by grade. `industrial`: in-run bias stability of the ADIS16448 (14.5 deg/h, 0.25 mg) and the noise densities of
-that part in the EuRoC calibration (1.7e-4 rad/s/sqrt(Hz), 2e-3 m/s^2/sqrt(Hz)). `drone`: a small drone's. `consumer`: an
-MPU-6050 that has warmed up by 5 K since its calibration (zero-rate output 20 deg/s over 62 K, zero-g level 35 mg), with
-five times the noise of `drone` for a frame that vibrates, which is an assumption."""
+that part in the EuRoC calibration (1.7e-4 rad/s/sqrt(Hz), 2e-3 m/s^2/sqrt(Hz)). `drone`: a small drone's. `consumer`:
+an MPU-6050 that has warmed up by 5 K since its calibration (zero-rate output 20 deg/s over 62 K, zero-g level 35 mg),
+with five times the noise of `drone` for a frame that vibrates, which is an assumption."""
 
 
 @device
-def start_imu(o: Record, q: Record, stream) -> None:
+def start_imu(o: Record, q: Record, stream: NDArray[np.uint64]) -> None:
     """Draw the biases with which an episode begins."""
     o.gyro_bias = q.gyro_bias * normal(stream)
     o.accelerometer_bias = q.accelerometer_bias * normal(stream)
 
 
 @device
-def read_imu(o: Record, q: Record, seconds: float, turn: float, gain: float, stream) -> tuple[float, float]:
+def read_imu(
+    o: Record, q: Record, seconds: float, turn: float, gain: float, stream: NDArray[np.uint64]
+) -> tuple[float, float]:
     """What gyro and accelerometer report of a step: rad and m/s; the biases walk at its end."""
     root = math.sqrt(seconds)
     turned = turn + seconds * o.gyro_bias + q.gyro_density * root * normal(stream)

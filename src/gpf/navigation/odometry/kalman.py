@@ -1,8 +1,8 @@
 """An error-state Kalman filter for a robot in a plume: position, heading, speed and the biases of its IMU.
 
-The frame is that of the wind: x points down the mean wind, y to the left of that, and the heading is counted from x. The
-state is (x, y, heading h, speed v, gyro bias b_g, accelerometer bias b_a, wind w, axis a): w is how far the direction of
-the wind is off its mean, an Ornstein-Uhlenbeck process, and a the crosswind place of the plume's axis. Of a step of
+The frame is that of the wind: x points down the mean wind, y to the left of that, and the heading is counted from x.
+The state is (x, y, heading h, speed v, gyro bias b_g, accelerometer bias b_a, wind w, axis a): w is how far the wind's
+direction is off its mean, an Ornstein-Uhlenbeck process, and a the crosswind place of the plume's axis. Of a step of
 duration T, with the sums `turned` and `gained` of the IMU, follows
 
     h' = h + turned - T b_g - n_g        v' = v + gained - T b_a - n_a
@@ -17,16 +17,17 @@ and four things correct it, each a number with Gaussian noise:
 The turn's slip is measured by the gyro whose noise is also in h', so that this correction takes their covariance into
 account.
 
-Errors are estimates minus truth, but for the position: its error is the invariant one (Barrau and Bonnabel 2017), what is
-left once the true way is turned by the error of the heading about the start, q - R(heading error) (x, y) with the
-estimate q. An error of the heading at the start turns the whole way; in these coordinates that is linear, however long
-the way, where errors of x and y are not: an extended Kalman filter of those is overconfident along the way. A correction
-turns the estimate accordingly. Kernels work on one lane at a time and allocate nothing.
+Errors are estimates minus truth, but for the position: its error is the invariant one (Barrau and Bonnabel 2017), what
+is left once the true position p is turned about the start by the error of the heading, q - R(error) p with the estimate
+q. An error of the heading at the start turns the whole way; in these coordinates that is linear, however long the way.
+Errors of x and y are not linear in it, and an extended Kalman filter of those is overconfident along the way. A
+correction of the heading turns the estimated position. Kernels work on one lane at a time and allocate nothing.
 """
 
 import math
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gpf.plume.kernels import Record, device
 from gpf.plume.physics import wrap
@@ -40,20 +41,25 @@ START_SIGMA = 1e-6
 """Standard deviation of position and speed at the start, where the robot rests at the origin, m and m/s."""
 
 ESTIMATE = np.dtype(
-    [("mean", np.float64, (len(STATE),)), ("covariance", np.float64, (len(STATE), len(STATE)))]
-    + [("cross", np.float64, (len(STATE),)), ("since", np.float64)]
+    [
+        ("mean", np.float64, (len(STATE),)),
+        ("covariance", np.float64, (len(STATE), len(STATE))),
+        ("cross", np.float64, (len(STATE),)),
+        ("since", np.float64),
+    ]
 )
 """Mean of the state and covariance of its errors, working space, and time since the last contact that counted, s."""
 
 
 @device
-def start(e: Record, q: Record, heading: float) -> None:
-    """Begin at the origin, at rest, with this heading."""
+def start(e: Record, q: Record, heading: float, axis: float) -> None:
+    """Begin at the origin, at rest, with this heading; the plume's axis is about so far to the left of downwind."""
     for i in range(len(e.mean)):
         e.mean[i] = 0.0
         for j in range(len(e.mean)):
             e.covariance[i, j] = 0.0
     e.mean[HEADING] = wrap(heading)
+    e.mean[AXIS] = axis
     e.since = math.inf
     p = e.covariance
     p[X, X] = p[Y, Y] = START_SIGMA**2
@@ -87,8 +93,8 @@ def predict(e: Record, q: Record, seconds: float, turned: float, gained: float, 
 
 
 @device
-def _turning(m, i: int) -> float:
-    """What an error of 1 rad in a turn adds to the error of number i: of the heading 1, of the position by its place."""
+def _turning(m: NDArray[np.float64], i: int) -> float:
+    """What an error of 1 rad in a turn adds to the error of number i: x, y or heading."""
     if i == HEADING:
         return 1.0
     return m[Y] if i == X else -m[X]
@@ -142,7 +148,7 @@ def _drift(e: Record, q: Record, seconds: float) -> None:
 
 
 @device
-def _add(p, to: int, of: int, share: float) -> None:
+def _add(p: NDArray[np.float64], to: int, of: int, share: float) -> None:
     """What becomes of a covariance when a share of one number is added to another one."""
     for i in range(len(p)):
         p[to, i] += share * p[of, i]

@@ -42,14 +42,14 @@ class Estimating:
 
     PER_LANE: ClassVar[tuple[str, ...]] = ("policy", "trackers", "_streams", "_seen")
 
-    def __init__(self, policy: Policy, grade: Grade = "drone", aids: Aids = "vane and gas", **model: float) -> None:
+    def __init__(self, policy: Policy, grade: Grade = "drone", aids: Aids = "vane and gas", **model: Any) -> None:
         if not reckons(policy):
             raise ValueError(
                 "odometry filter needs a policy that reckons its place (cast-and-surge, or a navigator with observation"
                 f" memory), got {type(policy).__name__}, which does not"
             )
         self.policy: Reckoning = policy
-        self._options: tuple[Grade, Aids, dict[str, float]] = grade, aids, model
+        self._options: tuple[Grade, Aids, dict[str, Any]] = grade, aids, model
 
     def begin(self, seeds: Sequence[int], scenario: Scenario) -> None:
         """Forget everything and begin one episode per seed."""

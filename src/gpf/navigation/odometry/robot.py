@@ -14,8 +14,8 @@ from gpf.plume.kernels import kernel
 class OdometryFilter:
     """Where a robot is, by IMU, commands, wind vane and contacts with a plume; see `kalman` for the model.
 
-    Positions are in the frame of the wind, from the start: downwind and crosswind (to the left of downwind), m. Headings
-    are in the world's frame, rad, counter-clockwise, as `Model.bearing` is.
+    Positions are in the frame of the wind, from the start: downwind and crosswind (to the left of downwind), m.
+    Headings are in the world's frame, rad, counter-clockwise, as `Model.bearing` is.
 
     >>> robot = OdometryFilter(heading=math.pi)  # facing the wind, which blows along +x
     >>> robot.predict(0.1, rate=0.0, acceleration=5.0, turn=0.0, speed=0.5)  # from rest to 0.5 m/s within the step
@@ -25,11 +25,18 @@ class OdometryFilter:
     True
     """
 
-    def __init__(self, model: Model | None = None, heading: float = 0.0) -> None:
+    def __init__(self, model: Model | None = None, heading: float = 0.0, axis: float = 0.0) -> None:
+        """Begin at rest.
+
+        Args:
+            model: What the filter assumes; None for the defaults.
+            heading: In the world's frame, rad; uncertain by `Model.heading_sigma`.
+            axis: Crosswind place of the plume's axis, seen from here, m; uncertain by `Model.axis_prior`.
+        """
         self.model = model or Model()
         self._row = self.model.row()
         self._estimate = np.zeros(1, kalman.ESTIMATE)
-        _start(self._estimate, self._row, _finite("heading", heading) - self._row["bearing"])
+        _start(self._estimate, self._row, _finite("heading", heading) - self._row["bearing"], _finite("axis", axis))
 
     def predict(self, seconds: float, rate: float, acceleration: float, turn: float, speed: float) -> None:
         """Go through a step.
@@ -94,8 +101,8 @@ def _finite(name: str, value: float) -> float:
 
 
 @kernel
-def _start(estimates, q, heading):
-    kalman.start(estimates[0], q, heading)
+def _start(estimates, q, heading, axis):
+    kalman.start(estimates[0], q, heading, axis)
 
 
 @kernel

@@ -1,9 +1,9 @@
 """Robots that do not know where they are: sensors simulated step by step, and what a filter makes of them.
 
-The world carries out every action exactly, and its observation holds the true heading. What the robot is told of its own
-motion is off by slip, `told = done - slip`, which to a filter is the same as motion that is off by slip. IMU and vane
-have their errors (`imu`, `Model`). A wall stops the robot without its odometry knowing: it counts the whole step, as
-perfect dead reckoning does (`gpf.plume.memory`).
+The world carries out every action exactly, and its observation holds the true heading. What the robot is told of its
+own motion is off by slip, `told = done - slip`, which to a filter is the same as motion that is off by slip. IMU and
+vane have their errors (`imu`, `Model`). A wall stops the robot without its odometry knowing: it counts the whole step,
+as perfect dead reckoning does (`gpf.plume.memory`).
 """
 
 import math
@@ -27,8 +27,11 @@ from gpf.plume.physics import wrap
 from gpf.plume.rng import normal, seed_streams
 
 TRACKER = np.dtype(
-    [("gyro_bias", np.float64), ("accelerometer_bias", np.float64), ("heading", np.float64), ("speed", np.float64)]
-    + [("started", np.int64), ("shift_x", np.float64), ("shift_y", np.float64), ("estimate", ESTIMATE)],
+    [
+        *((name, np.float64) for name in ("gyro_bias", "accelerometer_bias", "heading", "speed", "shift_x", "shift_y")),
+        ("started", np.int64),
+        ("estimate", ESTIMATE),
+    ],
     align=True,
 )
 """The true biases, heading (rad, in the world's frame) and speed (m/s) of a lane; whether it has started; by how much
@@ -43,7 +46,15 @@ def tracker_streams(seeds: range | list[int]) -> NDArray[np.uint64]:
 
 
 @device
-def track(o: Record, q: Record, stride: float, seconds: float, stream, raw, out) -> None:
+def track(
+    o: Record,
+    q: Record,
+    stride: float,
+    seconds: float,
+    stream: NDArray[np.uint64],
+    raw: NDArray[np.float32],
+    out: NDArray[np.float32],
+) -> None:
     """Take note of a raw observation, and write it as the robot sees it: the angles by its own heading.
 
     Args:
@@ -82,16 +93,16 @@ def track(o: Record, q: Record, stride: float, seconds: float, stream, raw, out)
 
 
 @device
-def _start(o: Record, q: Record, heading: float, stream) -> None:
+def _start(o: Record, q: Record, heading: float, stream: NDArray[np.uint64]) -> None:
     """Begin an episode: at rest, with a heading from a compass."""
     o.started = 1
     o.heading, o.speed = heading, 0.0
     start_imu(o, q, stream)
-    start(o.estimate, q, heading - q.bearing + q.heading_sigma * normal(stream))
+    start(o.estimate, q, heading - q.bearing + q.heading_sigma * normal(stream), 0.0)
 
 
 @device
-def _advance(o: Record, q: Record, speed: float, seconds: float, heading: float, stream) -> None:
+def _advance(o: Record, q: Record, speed: float, seconds: float, heading: float, stream: NDArray[np.uint64]) -> None:
     """Simulate what IMU and commands say of a step, and let the filter go through it."""
     turn = wrap(heading - o.heading)
     turned, gained = read_imu(o, q, seconds, turn, speed - o.speed, stream)
