@@ -3,8 +3,8 @@
     python benchmarks/odometry.py errors [--episodes 1000] [--write]
     python benchmarks/odometry.py cost RUN ... [--episodes 2000] [--write]
 
-`errors` lets cast-and-surge search with each grade of IMU and each arm. `cost` evaluates navigators, each in the world it
-was trained in, with perfect odometry and with the filter. `--write` puts the tables into docs/odometry.md.
+`errors` lets cast-and-surge search with each grade of IMU and each arm. `cost` evaluates navigators, each in the world
+it was trained in, with perfect odometry and with the filter. `--write` puts the tables into docs/odometry.md.
 """
 
 import argparse
@@ -53,8 +53,9 @@ def follow(scenario: Scenario, count: int, policy: Estimating, known: bool) -> t
         if known:
             trackers["estimate"]["mean"][:, AXIS] = axis
             known = False
-        truth = np.stack([lanes["x"] - start["x"], lanes["y"] - start["y"], lanes["heading"]]
-                         + [trackers[name] for name in ("speed", "gyro_bias", "accelerometer_bias")], axis=1)[running]  # fmt: skip
+        own = [trackers[name] for name in ("speed", "gyro_bias", "accelerometer_bias")]
+        pose = [lanes["x"] - start["x"], lanes["y"] - start["y"], lanes["heading"]]
+        truth = np.stack([*pose, *own], axis=1)[running]
         estimate = trackers["estimate"][running]
         means = estimate["mean"][:, :POSE]
         plain[running] = errors(means, truth)

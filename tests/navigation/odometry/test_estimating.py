@@ -12,6 +12,7 @@ from gpf.navigation.policies import CastAndSurge, Reactive
 from gpf.plume.kernels import kernel
 from gpf.plume.rng import seed_streams
 from gpf.plume.scenario import Scenario
+from gpf.plume.world import World
 
 T = 0.1
 NEAR = Scenario.of({"preset": "reference", "start_distance_max": 4.0, "max_steps": 300})
@@ -70,15 +71,15 @@ def test_perfect_odometry_is_the_policy_itself():
 
 
 def test_a_filter_without_any_error_is_perfect_odometry():
-    perfect = evaluate(CastAndSurge(), NEAR, 64, 5)
-    filtered = evaluate(Estimating(CastAndSurge(), **IDEAL), NEAR, 64, 5)
+    perfect = evaluate(CastAndSurge(), NEAR, 16, 5)
+    filtered = evaluate(Estimating(CastAndSurge(), **IDEAL), NEAR, 16, 5)
     assert (filtered.steps == perfect.steps).all()
     assert (filtered.success == perfect.success).all()
 
 
 def test_an_imu_with_errors_changes_what_a_policy_does():
-    perfect = evaluate(CastAndSurge(), NEAR, 64, 5)
-    filtered = evaluate(Estimating(CastAndSurge(), "consumer"), NEAR, 64, 5)
+    perfect = evaluate(CastAndSurge(), NEAR, 16, 5)
+    filtered = evaluate(Estimating(CastAndSurge(), "consumer"), NEAR, 16, 5)
     assert (filtered.steps != perfect.steps).mean() > 0.5
 
 
@@ -114,9 +115,6 @@ def test_the_places_of_a_policy_move_as_the_filter_says():
     blank = Scenario.of({"preset": "reference", "emission_rate": 0.0, "sensor_noise": 0.0, "max_steps": 60})
     policy = CastAndSurge()
     estimating = Estimating(policy, "consumer", "vane")
-
-    from gpf.plume.world import World
-
     world = World(5, blank)
     world.seed(range(5))
     world.begin()
@@ -179,10 +177,23 @@ def test_an_imu_without_a_filter_is_a_mistake(mistake):
     assert "--imu needs --odometry filter" in mistake("evaluate", "cast-and-surge", "--imu", "drone")
 
 
-def test_navigators_take_a_filter(plume_run):
-    from gpf.navigation.agents import load_navigator
+def test_navigators_with_memory_take_a_filter_and_others_do_not():
+    from gpf.navigation.acting import NetworkPolicy
+    from gpf.navigation.flat import FlatNetwork
+    from gpf.navigation.inputs import INPUTS
+    from gpf.network import MLP
 
-    navigator = load_navigator(plume_run)
-    perfect = navigator.evaluate(20)
-    assert (perfect.steps == navigator.evaluate(20, odometry="perfect").steps).all()
-    assert (perfect.steps != navigator.evaluate(20, odometry="filter", imu="consumer").steps).any()
+    made = {name: NetworkPolicy(FlatNetwork(MLP(size, 8, 6)), name, "greedy", NEAR) for name, size in INPUTS.items()}
+    policy = made["memory"]
+    estimating = with_odometry(policy, "filter", "consumer")
+    estimating.begin(range(3), NEAR)
+    raw = np.array([[0.0, 0.0, 1.0, 0.3, 2.9, 0.0, 0.0, 0.0]] * 3, np.float32)
+    for _ in range(20):
+        estimating.act(raw, np.arange(3), np.zeros(3, np.int64))
+    way = 19 * NEAR.speed * NEAR.time_step
+    perfect = way * np.array([math.cos(2.9), math.sin(2.9)])
+    off = np.hypot(policy.places["x"] - perfect[0], policy.places["y"] - perfect[1])
+    assert (off > 1e-3).all()
+    assert (off < 0.5 * way).all()
+    with pytest.raises(ValueError, match="needs a policy that reckons its place"):
+        with_odometry(made["onehot"], "filter")
