@@ -80,7 +80,7 @@ class Model:
         switch = scenario.wind_switch_angle if scenario.wind_switch_time else 0.0
         sigma = math.sqrt(scenario.wind_direction_sigma**2 + fluctuation**2 + switch**2)
         time = max(scenario.wind_correlation_time, 1.0 / scenario.wind_noise_frequency if turbulent else 0.0)
-        values = {
+        values: dict[str, Any] = {
             "imu": imu, "aids": aids, "bearing": scenario.wind_direction, "wind_sigma": min(sigma, 180.0),
             "wind_time": time, "whiff": float(whiff_threshold(scenario.sensor_noise)), "calm": scenario.calm_speed,
         }  # fmt: skip
