@@ -29,7 +29,7 @@ class Pair:
     @property
     def title(self) -> str:
         """Who, where, and what was changed there."""
-        who = [self.about[name] for name in ("policy", "checkpoint", "acting") if name in self.about]
+        who = [self.about[name] for name in ("policy", "checkpoint", "acting", "odometry", "imu") if name in self.about]
         where = [self.about["scenario"], *self.about.get("set", ())]
         return f"{' '.join(who)} on {' '.join(where)}"
 
@@ -62,6 +62,11 @@ class Evaluate:
     """For runs: the network at the end, or the one that did best in validation."""
     acting: Literal["greedy", "sampled"] | None = None
     """For runs: take the best action, or draw it from the policy. Default: as the run was trained for."""
+    odometry: Literal["perfect", "filter"] = "perfect"
+    """What a policy that reckons its place knows of its own motion: the truth, or what a filter makes of an IMU, the
+    wind vane and contacts with the plume; see docs/odometry.md."""
+    imu: Literal["industrial", "drone", "consumer"] | None = None
+    """Of the filter. Default: drone."""
     episodes: int = 2000
     """Number of episodes."""
     seed: int = 0
@@ -110,6 +115,8 @@ class Evaluate:
             world.changed(self.set)
         if all(name in POLICIES for name in self.policies) and (self.acting is not None or self.checkpoint != "last"):
             raise ValueError("--acting and --checkpoint are for runs; baselines have neither")
+        if self.imu is not None and self.odometry == "perfect":
+            raise ValueError("--imu needs --odometry filter")
         from gpf.navigation.seeds import BLOCK
 
         for option, value, low, high in (("seed", self.seed, 0, BLOCK - 1), ("episodes", self.episodes, 1, BLOCK)):
@@ -128,6 +135,7 @@ class Evaluate:
     def _pairs(self, name: str) -> list[Pair]:
         """A policy in each scenario."""
         from gpf.navigation.agents import load_navigator
+        from gpf.navigation.odometry import with_odometry
         from gpf.navigation.policies import make_policy
 
         about: dict[str, Any] = {"policy": name}
@@ -138,6 +146,10 @@ class Evaluate:
             navigator = load_navigator(Path(name), self.checkpoint, self.acting)
             policy, own, where = navigator.policy, navigator.scenario, navigator.config.scenario
             about |= {"checkpoint": self.checkpoint, "acting": policy.acting}
+        if self.odometry == "filter":
+            imu = self.imu or "drone"
+            policy = with_odometry(policy, self.odometry, imu)
+            about |= {"odometry": self.odometry, "imu": imu}
         worlds = {each: Scenario.of(each) for each in self.scenarios} or {where: own}
         changes = {"set": list(self.set)} if self.set else {}
         return [

@@ -56,6 +56,16 @@ class NetworkPolicy:
         return len(self._memories)
 
     @property
+    def reckons(self) -> bool:
+        """Whether it reckons its place: with memory it does."""
+        return self.observation == "memory"
+
+    @property
+    def places(self) -> NDArray[np.void]:
+        """Where it is by dead reckoning from its last whiff: structured array with fields x and y, m."""
+        return self._memories
+
+    @property
     def whiff(self) -> float:
         """The reading above which it notices a whiff: the threshold of its memory, or of the lowest level's token."""
         if self.observation == "memory":

@@ -14,6 +14,7 @@ from gpf.navigation.averaging import WeightAverage
 from gpf.navigation.config import LEARNERS, Config, check_acting, flat_settings
 from gpf.navigation.evaluate import Evaluation, Progress, evaluate
 from gpf.navigation.flat import FlatNetwork
+from gpf.navigation.odometry import Grade, Odometry, with_odometry
 from gpf.navigation.rollouts import Episodes
 from gpf.navigation.seeds import BLOCK, HELD_OUT
 from gpf.network import MLP, CheckpointError, GrowPruneFreeze, attach, load
@@ -140,6 +141,8 @@ class Navigator:
         threads: int | None = None,
         paths: int = 0,
         progress: Progress | None = None,
+        odometry: Odometry = "perfect",
+        imu: Grade = "drone",
     ) -> Evaluation:
         """How well it finds the source, over held-out episodes; episodes that it is acting in are left alone.
 
@@ -150,14 +153,17 @@ class Navigator:
             threads: To step with; None for one per core. The result is the same.
             paths: Of how many successful, and of how many failed, episodes to keep the trajectories.
             progress: Called with the number of finished episodes, and of those that found the source.
+            odometry: `perfect`, or `filter` for what a filter makes of an IMU, the vane and contacts with the plume.
+            imu: Of the filter: `industrial`, `drone` or `consumer`.
         """
         block = self.config.seed if seed is None else seed
         if not 0 <= block < BLOCK:
             raise ValueError(f"seed must be 0 to {BLOCK - 1}, got {block}")
+        world = self.scenario if scenario is None else Scenario.of(scenario)
+        policy = with_odometry(copy.copy(self.policy), odometry, imu)
         return evaluate(
-            copy.copy(self.policy), self.scenario if scenario is None else Scenario.of(scenario), episodes,
-            HELD_OUT + block * BLOCK, threads=threads, paths=paths, progress=progress,
-        )  # fmt: skip
+            policy, world, episodes, HELD_OUT + block * BLOCK, threads=threads, paths=paths, progress=progress
+        )
 
 
 def read_run_config(folder: Path) -> tuple[Config, Scenario]:

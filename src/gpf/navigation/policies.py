@@ -125,6 +125,7 @@ class CastAndSurge:
     """As `climb`, before the first whiff, where the sweeps do not descend, deg."""
 
     PER_LANE: ClassVar[tuple[str, ...]] = ("_memory",)
+    reckons: ClassVar[bool] = True
     _MEMORY: ClassVar[np.dtype[Any]] = np.dtype(
         [(name, np.float64) for name in ("x", "y", "wind_x", "wind_y", "since_whiff", "sweep", "side", "met")]
     )
@@ -141,6 +142,11 @@ class CastAndSurge:
         self._parameters["whiff"] = above_noise(self.whiff, scenario)
         self._stride = scenario.speed * scenario.time_step
         self._turns = np.array(row_of(scenario)["turns"])
+
+    @property
+    def places(self) -> NDArray[Any]:
+        """Where it is by dead reckoning from its last whiff: structured array with fields x and y, m."""
+        return self._memory
 
     def act(self, raw: NDArray[np.float32], lanes: NDArray[np.int64], actions: NDArray[np.int64]) -> None:
         _cast_and_surge(lanes, raw, self._memory, self._parameters[()], self._stride, self._turns, actions)

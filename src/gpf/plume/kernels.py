@@ -27,8 +27,8 @@ def kernel(function: Callable[..., Any]) -> Any:
     """Compile a function that Python calls: without the interpreter lock, and cached on disk for later processes.
 
     Numba's cache looks only at the file of the function itself. Ours call functions of other files, so the cache is
-    told to compare a digest of all sources of the plume world and of the function's own package instead. Where nothing
-    can be cached (no folder is writable), every process compiles.
+    told to compare a digest of all sources of the plume world and of the function's own package, with its subpackages,
+    instead. Where nothing can be cached (no folder is writable), every process compiles.
     """
     return _compiled(function, nogil=True)
 
@@ -72,7 +72,7 @@ def fma(typing_context: Any, a: types.Type, b: types.Type, c: types.Type) -> tup
 
 def _digest(folder: Path) -> str:
     digest = hashlib.sha256(numba.__version__.encode())
-    for path in sorted({*Path(__file__).parent.glob("*.py"), *folder.glob("*.py")}):
+    for path in sorted({*Path(__file__).parent.glob("*.py"), *folder.rglob("*.py")}):
         digest.update(path.read_bytes())
     return digest.hexdigest()
 
