@@ -15,15 +15,15 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gpf.navigation.flat import FAST, FlatNetwork, adam_settings, descend
-from gpf.navigation.matrices import multiply, padded
+from gpf.navigation.matrices import COLUMNS, multiply, padded
 from gpf.network.compiled import Duties
 from gpf.plume.kernels import lean_kernel
 from gpf.plume.scenario import ACTIONS
 
 TILE = 64
 """Samples that go through the network together."""
-_ZEROS = 0
-"""Where a row of zeros is in `Workspace.memory`."""
+_ZEROS, _ONE = COLUMNS, 0
+"""Where a row of zeros, and a one, are in `Workspace.memory`."""
 PLACE = np.dtype(
     [(name, np.int64) for name in ("inputs", "outputs", "rows", "columns", "bias", "gradient", "bias_gradient")]
     + [(name, np.int64) for name in ("activations", "deltas")]
@@ -37,7 +37,7 @@ class Workspace:
 
     def __init__(self, network: FlatNetwork) -> None:
         self.places: NDArray[np.void] = np.zeros(len(network.layers), PLACE)
-        size = max(padded(int(layer["inputs"])) for layer in network.layers)  # from `_ZEROS` on
+        size = COLUMNS + max(padded(int(layer["inputs"])) for layer in network.layers)  # a one, and zeros
 
         def take(count: int) -> int:
             nonlocal size
@@ -54,6 +54,7 @@ class Workspace:
         self.top: int = take(TILE * int(self.places[-1]["outputs"]))
         """Where the network's outputs for a tile are."""
         self.memory: NDArray[np.float32] = np.zeros(size, np.float32)
+        self.memory[_ONE] = 1.0
         self.gradient: NDArray[np.float32] = np.zeros_like(network.values)
 
 
@@ -61,15 +62,17 @@ class Workspace:
 def load_weights(layers, values, places, memory):
     """Copy all weights and biases into padded memory, weights in both orders."""
     for n in range(len(layers)):
-        layer, place = layers[n], places[n]
-        inputs, outputs, start = np.int64(layer.inputs), layer.outputs, np.int64(layer.weight)
+        layer, place = layers[n], places[n]  # their fields are read before the loops, which else do not vectorise
+        inputs, outputs, start, bias = np.int64(layer.inputs), layer.outputs, np.int64(layer.weight), place.bias
+        rows, columns, row_size, column_size = place.rows, place.columns, place.inputs, place.outputs
+        source = np.int64(layer.bias)
         for j in range(outputs):
-            memory[place.bias + j] = values[np.int64(layer.bias) + j]
+            memory[bias + j] = values[source + j]
+        for j in range(outputs):
             for i in range(inputs):
-                memory[place.rows + j * place.inputs + i] = values[start + j * inputs + i]
-        for i in range(inputs):
-            for j in range(outputs):
-                memory[place.columns + i * place.outputs + j] = values[start + j * inputs + i]
+                value = values[start + j * inputs + i]
+                memory[rows + j * row_size + i] = value
+                memory[columns + i * column_size + j] = value
 
 
 @njit(error_model="numpy", fastmath=FAST, _nrt=False)
@@ -101,19 +104,19 @@ def backward_tile(layers, places, memory, count, lowest):
                 memory, deltas, 1, outputs, memory, place.activations, inputs,
                 memory, place.gradient, inputs, memory, place.gradient, inputs,
             )  # fmt: skip
-            for m in range(count):
-                for j in range(outputs):
-                    memory[place.bias_gradient + j] += memory[deltas + m * outputs + j]
+            multiply(
+                1, outputs, count, memory, _ONE, 0, 0, memory, deltas, outputs,
+                memory, place.bias_gradient, 0, memory, place.bias_gradient, 0,
+            )  # fmt: skip
         if n > lowest:
-            below = places[n - 1].deltas
+            below, above = places[n - 1].deltas, place.activations
             multiply(
                 count, inputs, layer.outputs,
                 memory, deltas, outputs, 1, memory, place.rows, inputs,
                 memory, _ZEROS, 0, memory, below, inputs,
             )  # fmt: skip
             for k in range(count * inputs):
-                alive = memory[place.activations + k] > np.float32(0.0)
-                memory[below + k] = memory[below + k] if alive else np.float32(0.0)
+                memory[below + k] = memory[below + k] if memory[above + k] > np.float32(0.0) else np.float32(0.0)
 
 
 @njit(error_model="numpy", fastmath=FAST, _nrt=False)
@@ -160,10 +163,11 @@ def loss_gradient(memory, at, to, logs, action, before, advantage, ret, weight, 
     gain = np.float32(0.0) if held else ratio * advantage
     spread = np.float32(0.0)
     for k in range(len(ACTIONS)):
-        spread -= np.exp(logs[k]) * logs[k]
-    for k in range(len(ACTIONS)):
         share = np.exp(logs[k])
-        memory[to + k] = weight * (share * gain + entropy * share * (logs[k] + spread))
+        memory[to + k] = share
+        spread -= share * logs[k]
+    for k in range(len(ACTIONS)):
+        memory[to + k] *= weight * (gain + entropy * (logs[k] + spread))
     memory[to + action] -= weight * gain
     if value_weight > np.float32(0.0):
         last = len(ACTIONS)
@@ -190,13 +194,16 @@ def collect_gradient(layers, places, memory, keep, gradient):
         if not layer.trainable:
             continue
         inputs, weight, bias = np.int64(layer.inputs), np.int64(layer.weight), np.int64(layer.bias)
-        for j in range(layer.outputs):
-            gradient[bias + j] = memory[place.bias_gradient + j]
-            square += float(gradient[bias + j]) ** 2
-            row, source = weight + j * inputs, place.gradient + j * place.inputs
+        outputs, row_size, sums, bias_sums = layer.outputs, place.inputs, place.gradient, place.bias_gradient
+        for j in range(outputs):
+            slope = memory[bias_sums + j]
+            gradient[bias + j] = slope
+            square += float(slope) * float(slope)
+        for j in range(outputs):
             for i in range(inputs):
-                gradient[row + i] = memory[source + i] * keep[row + i]
-                square += float(gradient[row + i]) ** 2
+                slope = memory[sums + j * row_size + i] * keep[weight + j * inputs + i]
+                gradient[weight + j * inputs + i] = slope
+                square += float(slope) * float(slope)
     return math.sqrt(square)
 
 
