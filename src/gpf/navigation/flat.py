@@ -58,7 +58,7 @@ class FlatNetwork:
             layer["trainable"] = id(linear.weight) in members
             layer["normalised"] = norm is not None
             self._steps.append([])
-            named = [("weight", linear.weight), ("bias", linear.bias)]
+            named: list[tuple[str, nn.Parameter]] = [("weight", linear.weight), ("bias", linear.bias)]
             if norm is not None:
                 named += [("scale", norm.weight), ("shift", norm.bias)]
             for name, parameter in named:
@@ -69,7 +69,7 @@ class FlatNetwork:
         self.width: int = max(int(self.layers["outputs"].max()), int(self.layers["inputs"].max()))
 
     def _adopt(
-        self, parameter: torch.Tensor, memory: torch.Tensor, optimizer: torch.optim.Adam | None, layer: Any
+        self, parameter: nn.Parameter, memory: torch.Tensor, optimizer: torch.optim.Adam | None, layer: Any
     ) -> None:
         """Move a parameter and its moments into flat memory."""
         values = memory[0].view_as(parameter)

@@ -149,13 +149,10 @@ def log_policy(outputs, start, logs):
 def loss_gradient(memory, at, to, logs, action, before, advantage, ret, weight, clip, entropy, value_weight):
     """Write the gradient of PPO's loss at the network's outputs for one sample, which counts with `weight`.
 
-    Args:
-        memory: Where outputs are, from `at` on, and gradients go, from `to` on.
-        logs: Room for the logarithms of the policy.
-        action: The action that was taken, and `before` the logarithm of its probability then.
-        advantage: Normalised. `ret` is the return, which the value is to be.
-        clip: How far the ratio of probabilities may move from 1.
-        entropy: Weight of the entropy. `value_weight` is that of the value's squared error, or 0 if there is none.
+    Outputs are in `memory` from `at` on, and gradients go there from `to` on; `logs` is room for the logarithms of the
+    policy. Of the sample, `before` is the logarithm of the action's probability when it was taken, the advantage is
+    normalised, and the value is to be `ret`. The ratio of probabilities may move from 1 by `clip`; `entropy` and
+    `value_weight` are the weights of the entropy and of the value's squared error, 0 if there is no value.
     """
     log_policy(memory, at, logs)
     ratio = np.exp(logs[action] - before)

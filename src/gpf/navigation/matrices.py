@@ -90,7 +90,9 @@ _row_block = _block(1)
 
 
 @njit(error_model="numpy", _nrt=False)
-def multiply(rows, columns, count, a, a_at, a_row, a_column, b, b_at, b_row, begin, begin_at, begin_row, c, c_at, c_row):
+def multiply(
+    rows, columns, count, a, a_at, a_row, a_column, b, b_at, b_row, begin, begin_at, begin_row, c, c_at, c_row
+):
     """Write C = begin + A B, of `rows` x `columns`, which is a multiple of `COLUMNS`, with a sum of `count` products.
 
     Each matrix is a flat float32 array, an offset and strides: A[m, k] is a[a_at + m a_row + k a_column], B[k, n] is

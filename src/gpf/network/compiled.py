@@ -28,7 +28,7 @@ class Duties:
     """To be called once for each step."""
 
 
-class _Unknown(Exception):
+class _UnknownError(Exception):
     """Something rides on the training that compiled code would leave out."""
 
 
@@ -41,10 +41,10 @@ def duties(model: nn.Module, optimizer: torch.optim.Optimizer) -> Duties | str:
             _take_over_step_hook(function, owed)
         for function in _functions(_hooks_of_modules(model)):
             if not _is(function, Layer._before_forward):
-                raise _Unknown("a module has a hook")
+                raise _UnknownError("a module has a hook")
         for parameter in model.parameters():
             _take_over_gradient_hooks(parameter, owed)
-    except _Unknown as reason:
+    except _UnknownError as reason:
         return str(reason)
     return owed
 
@@ -52,37 +52,37 @@ def duties(model: nn.Module, optimizer: torch.optim.Optimizer) -> Duties | str:
 def _check_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
     """Plain Adam, of one setting, of float32 parameters of the model, which are all that learns."""
     if type(optimizer) is not torch.optim.Adam:
-        raise _Unknown(f"the optimizer is {type(optimizer).__name__}, not Adam")
+        raise _UnknownError(f"the optimizer is {type(optimizer).__name__}, not Adam")
     if any(group[name] for group in optimizer.param_groups for name in ("amsgrad", "weight_decay", "maximize")):
-        raise _Unknown("Adam has amsgrad, weight decay or maximize")
+        raise _UnknownError("Adam has amsgrad, weight decay or maximize")
     if len({(float(group["lr"]), *group["betas"], group["eps"]) for group in optimizer.param_groups}) > 1:
-        raise _Unknown("parameter groups have different settings")
+        raise _UnknownError("parameter groups have different settings")
     members = {p for group in optimizer.param_groups for p in group["params"]}
     if members != {p for p in model.parameters() if p.requires_grad}:
-        raise _Unknown("the optimizer does not train exactly what requires gradients")
+        raise _UnknownError("the optimizer does not train exactly what requires gradients")
     if any(p.dtype != torch.float32 or not p.is_cpu for p in model.parameters()):
-        raise _Unknown("a parameter is not float32 on the CPU")
+        raise _UnknownError("a parameter is not float32 on the CPU")
 
 
 def _take_over_step_hook(function: Any, owed: Duties) -> None:
     if _is(function, Masking._before_step):
         if any(weight.squares is not None for layer in function.__self__.layers for weight in layer.weights):
-            raise _Unknown("squared gradients are gathered")
+            raise _UnknownError("squared gradients are gathered")
     elif _is(function, GrowPruneFreeze._count_step):
         owed.counters.append(function)
     elif not _is(function, Masking._after_step):
-        raise _Unknown("the optimizer has a hook")
+        raise _UnknownError("the optimizer has a hook")
 
 
 def _take_over_gradient_hooks(parameter: nn.Parameter, owed: Duties) -> None:
     if parameter._backward_hooks:
-        raise _Unknown("a parameter has a hook")
+        raise _UnknownError("a parameter has a hook")
     for function in _functions(iter((parameter._post_accumulate_grad_hooks or {}).values())):
         if not _is(function, Weight.mask_gradient):
-            raise _Unknown("a parameter has a hook")
+            raise _UnknownError("a parameter has a hook")
         weight = function.__self__
         if weight.dense is not None:
-            raise _Unknown("gradients of pruned weights are gathered")
+            raise _UnknownError("gradients of pruned weights are gathered")
         if weight.keep is not None:
             owed.masks[parameter] = weight.keep
 
