@@ -6,7 +6,7 @@ the two.
 
 import copy
 import math
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -58,7 +58,7 @@ class FlatNetwork:
             layer["trainable"] = id(linear.weight) in members
             layer["normalised"] = norm is not None
             self._steps.append([])
-            named: list[tuple[str, nn.Parameter]] = [("weight", linear.weight), ("bias", linear.bias)]
+            named = [("weight", linear.weight), ("bias", linear.bias)]
             if norm is not None:
                 named += [("scale", norm.weight), ("shift", norm.bias)]
             for name, parameter in named:
@@ -69,13 +69,13 @@ class FlatNetwork:
         self.width: int = max(int(self.layers["outputs"].max()), int(self.layers["inputs"].max()))
 
     def _adopt(
-        self, parameter: nn.Parameter, memory: torch.Tensor, optimizer: torch.optim.Adam | None, layer: Any
+        self, parameter: torch.Tensor, memory: torch.Tensor, optimizer: torch.optim.Adam | None, layer: Any
     ) -> None:
         """Move a parameter and its moments into flat memory."""
         values = memory[0].view_as(parameter)
         values.copy_(parameter.detach())
         parameter.data = values
-        self._adopted.append((parameter, memory))
+        self._adopted.append((cast(nn.Parameter, parameter), memory))
         if optimizer is None:
             return
         first, second, keep = (row.view_as(parameter) for row in memory[1:])
