@@ -15,7 +15,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gpf.navigation.flat import FAST, FlatNetwork, adam_settings, descend
-from gpf.navigation.matrices import COLUMNS, multiply, padded
+from gpf.navigation.matrices import COLUMNS, keep_where_positive, multiply, padded
 from gpf.network.compiled import Duties
 from gpf.plume.kernels import lean_kernel
 from gpf.plume.scenario import ACTIONS
@@ -88,8 +88,7 @@ def forward_tile(layers, places, memory, top, count):
             memory, place.bias, 0, memory, out, place.outputs,
         )  # fmt: skip
         if n < last:
-            for k in range(out, out + count * place.outputs):
-                memory[k] = max(memory[k], np.float32(0.0))
+            keep_where_positive(memory, out, memory, out, count * place.outputs // COLUMNS)
 
 
 @njit(error_model="numpy", fastmath=FAST, _nrt=False)
@@ -109,14 +108,13 @@ def backward_tile(layers, places, memory, count, lowest):
                 memory, place.bias_gradient, 0, memory, place.bias_gradient, 0,
             )  # fmt: skip
         if n > lowest:
-            below, above = places[n - 1].deltas, place.activations
+            below = places[n - 1].deltas
             multiply(
                 count, inputs, layer.outputs,
                 memory, deltas, outputs, 1, memory, place.rows, inputs,
                 memory, _ZEROS, 0, memory, below, inputs,
             )  # fmt: skip
-            for k in range(count * inputs):
-                memory[below + k] = memory[below + k] if memory[above + k] > np.float32(0.0) else np.float32(0.0)
+            keep_where_positive(memory, place.activations, memory, below, count * inputs // COLUMNS)
 
 
 @njit(error_model="numpy", fastmath=FAST, _nrt=False)

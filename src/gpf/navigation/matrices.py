@@ -85,6 +85,32 @@ def _write_block(context: Any, builder: Any, signature: Any, arguments: Sequence
         builder.store(builder.load(total), columns(at(10, c_at, times(c_row, row))), align=4)
 
 
+@intrinsic
+def keep_where_positive(
+    typing_context: Any, a: types.Type, a_at: types.Type, b: types.Type, b_at: types.Type, blocks: types.Type
+) -> tuple[Signature, Callable[..., Any]]:
+    """Set b to zero where a is not positive, in so many blocks of `COLUMNS` numbers; b may be a itself.
+
+    Written as vectors, for compilers make branches of it, and these go the wrong way half of the time.
+    """
+    i = types.intp
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Sequence[Any]) -> Any:
+        _, a_at, _, b_at, blocks = arguments
+        known, kept = (context.make_array(signature.args[n])(context, builder, arguments[n]).data for n in (0, 2))
+        vector = ir.VectorType(ir.FloatType(), COLUMNS)
+        zero = ir.Constant(vector, [0.0] * COLUMNS)
+        with cgutils.for_range(builder, blocks, intp=blocks.type) as loop:
+            step = builder.mul(loop.index, ir.Constant(blocks.type, COLUMNS))
+            at = (builder.gep(known, [builder.add(a_at, step)]), builder.gep(kept, [builder.add(b_at, step)]))
+            places = [builder.bitcast(pointer, vector.as_pointer()) for pointer in at]
+            positive = builder.fcmp_ordered(">", builder.load(places[0], align=4), zero)
+            builder.store(builder.select(positive, builder.load(places[1], align=4), zero), places[1], align=4)
+        return context.get_dummy_value()
+
+    return types.void(a, i, b, i, i), codegen
+
+
 _rows_block = _block(ROWS)
 _row_block = _block(1)
 
