@@ -8,6 +8,8 @@ Contenders, each on one core, with the same observation (memory), reward (search
 - ours: the default of `gpf train`
 - configured: PPO of stable-baselines3 with our number of lanes, horizon, minibatch, epochs, learning rate and entropy,
   over our native lanes (`gpf.plume.sb3.PlumeVecEnv`) and over as many environments of `make_vec_env`
+  (CleanRL is no contender: 1.0 and later need Python below 3.10, or 3.11 for 1.2.0, and what pip offers Python 3.11,
+  0.4.8, needs gym, seaborn and wandb.)
 - default: PPO and DQN of stable-baselines3 with their own defaults, over 8 environments of `make_vec_env` and over 8 of
   our lanes
 

@@ -5,7 +5,8 @@ the two.
 """
 
 import copy
-from typing import Any
+import math
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -25,6 +26,9 @@ and its number of updates."""
 
 FAST = {"reassoc", "contract", "nsz"}
 """Freedoms that let sums vectorise."""
+
+_FADED = np.float32(1e-30)
+"""Adam moments below this are taken as zero; at a rate of 1e-3 they would move a weight by less than 1e-24."""
 
 
 class FlatNetwork:
@@ -47,6 +51,7 @@ class FlatNetwork:
             self.first, self.second, self.keep = memory[1:].numpy()
         self.layers: NDArray[np.void] = np.zeros(len(blocks), LAYER)
         self._steps: list[list[torch.Tensor]] = []
+        self._adopted: list[tuple[nn.Parameter, torch.Tensor]] = []
         offset = 0
         for layer, (linear, norm) in zip(self.layers, blocks, strict=True):
             layer["inputs"], layer["outputs"] = linear.in_features, linear.out_features
@@ -70,6 +75,7 @@ class FlatNetwork:
         values = memory[0].view_as(parameter)
         values.copy_(parameter.detach())
         parameter.data = values
+        self._adopted.append((cast(nn.Parameter, parameter), memory))
         if optimizer is None:
             return
         first, second, keep = (row.view_as(parameter) for row in memory[1:])
@@ -102,6 +108,33 @@ class FlatNetwork:
             layer = self.layers[index]
             self.keep[int(layer["weight"]) : int(layer["weight"]) + mask.size] = ~mask.ravel()
             layer["masked"] = 1
+
+    def mask_parameters(self, masks: dict[nn.Parameter, torch.Tensor]) -> None:
+        """Keep at zero, from now on, what has 0 in the mask of its parameter, and nothing else."""
+        for parameter, memory in self._adopted:
+            mask = masks.get(parameter)
+            memory[3] = 1.0 if mask is None else mask.flatten()
+
+    def is_shared(self, optimizer: torch.optim.Adam) -> bool:
+        """Whether torch's parameters and the optimizer's state still are this memory, and the same layers learn."""
+        members = {p for group in optimizer.param_groups for p in group["params"]}
+        steps = iter([step for layer in self._steps for step in layer])
+        for parameter, memory in self._adopted:
+            if parameter.data_ptr() != memory[0].data_ptr():
+                return False
+            if parameter not in members:
+                continue
+            state = optimizer.state.get(parameter, {})
+            parts = [state[name].data_ptr() for name in ("exp_avg", "exp_avg_sq") if name in state]
+            if parts != [memory[1].data_ptr(), memory[2].data_ptr()] or state["step"] is not next(steps, None):
+                return False
+        return next(steps, None) is None
+
+    def read_steps(self) -> None:
+        """Take over the torch optimizer's numbers of updates."""
+        for layer, steps in zip(self.layers, self._steps, strict=True):
+            if steps:
+                layer["steps"] = int(steps[0])
 
     def write_steps(self) -> None:
         """Tell the torch optimizer how many updates there were."""
@@ -151,3 +184,31 @@ def _normalise(layer: Record, values: NDArray[np.float32], out: NDArray[np.float
     for j in range(layer.outputs):
         k = np.uint64(j)
         out[j] = (out[j] - mean) * root * values[layer.scale + k] + values[layer.shift + k]
+
+
+@njit(error_model="numpy")
+def adam_settings(
+    steps: int, scale: float, rate: float, beta1: float, beta2: float, epsilon: float
+) -> tuple[np.float32, ...]:
+    """What `descend` needs for the step of this number: the factor of the gradient, the step size, and so on."""
+    return (
+        np.float32(scale), np.float32(rate / (1.0 - beta1**steps)), np.float32(1.0 / math.sqrt(1.0 - beta2**steps)),
+        np.float32(epsilon), np.float32(1.0 - beta1), np.float32(1.0 - beta2),
+    )  # fmt: skip
+
+
+@njit(error_model="numpy", fastmath=FAST)
+def descend(values, first, second, start, count, gradient, settings):
+    """Adam on `count` parameters from `start` on."""
+    scale, step_size, root, epsilon, one, two = settings
+    decay = np.float32(1.0) - two
+    for k in range(count):
+        g = gradient[k] * scale
+        f = first[start + k] + one * (g - first[start + k])
+        s = decay * second[start + k] + two * g * g
+        # Moments that fade away end at zero, not among the denormal numbers, where arithmetic is many times slower.
+        f = f if abs(f) > _FADED else np.float32(0.0)
+        s = s if s > _FADED else np.float32(0.0)
+        first[start + k] = f
+        second[start + k] = s
+        values[start + k] -= step_size * f / (np.sqrt(s) * root + epsilon)

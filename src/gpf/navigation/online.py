@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from gpf.navigation.acting import expected, explore
 from gpf.navigation.averaging import WeightAverage
-from gpf.navigation.flat import FAST, FlatNetwork, forward
+from gpf.navigation.flat import FAST, FlatNetwork, adam_settings, descend, forward
 from gpf.navigation.inputs import INPUTS, kept_inputs, write_inputs
 from gpf.navigation.learner import LearnerSettings
 from gpf.navigation.rollouts import Episodes, Reward, path_length_score
@@ -29,9 +29,6 @@ from gpf.plume.rng import seed_streams
 from gpf.plume.scenario import ACTIONS, LEVELS, Scenario
 from gpf.plume.world import World, begin, observe, step, terminal
 from gpf.settings import number
-
-_FADED = np.float32(1e-30)
-"""Adam moments below this are taken as zero; at a rate of 1e-3 they would move a weight by less than 1e-24."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,12 +155,10 @@ def adam(
         if not layer.trainable:
             continue
         layer.steps += 1
-        step_size = np.float32(rate / (1.0 - beta1**layer.steps))
-        root = np.float32(1.0 / math.sqrt(1.0 - beta2**layer.steps))
-        settings = (scale, step_size, root, np.float32(epsilon), np.float32(1.0 - beta1), np.float32(1.0 - beta2))
+        settings = adam_settings(layer.steps, scale, rate, beta1, beta2, epsilon)
         if one_hot and n == 0:
             _write_first_gradient(layer, keep, tokens, delta, gradient)
-            _descend(values, first, second, layer.weight, layer.inputs * np.uint64(layer.outputs), gradient, settings)
+            descend(values, first, second, layer.weight, layer.inputs * np.uint64(layer.outputs), gradient, settings)
         else:
             for j in range(layer.outputs):
                 row, d = layer.weight + np.uint64(j) * layer.inputs, delta[j]
@@ -172,25 +167,8 @@ def adam(
                 if layer.masked:
                     for i in range(layer.inputs):
                         gradient[i] *= keep[row + i]
-                _descend(values, first, second, row, layer.inputs, gradient, settings)
-        _descend(values, first, second, layer.bias, np.uint64(layer.outputs), delta, settings)
-
-
-@njit(error_model="numpy", fastmath=FAST)
-def _descend(values, first, second, start, count, gradient, settings):
-    """Adam on `count` parameters from `start` on."""
-    scale, step_size, root, epsilon, one, two = settings
-    decay = np.float32(1.0) - two
-    for k in range(count):
-        g = gradient[k] * scale
-        f = first[start + k] + one * (g - first[start + k])
-        s = decay * second[start + k] + two * g * g
-        # Moments that fade away end at zero, not among the denormal numbers, where arithmetic is many times slower.
-        f = f if abs(f) > _FADED else np.float32(0.0)
-        s = s if s > _FADED else np.float32(0.0)
-        first[start + k] = f
-        second[start + k] = s
-        values[start + k] -= step_size * f / (np.sqrt(s) * root + epsilon)
+                descend(values, first, second, row, layer.inputs, gradient, settings)
+        descend(values, first, second, layer.bias, np.uint64(layer.outputs), delta, settings)
 
 
 @njit(error_model="numpy", fastmath=FAST)

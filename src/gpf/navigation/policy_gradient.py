@@ -6,9 +6,9 @@ one stack, and grow, prune and freeze together. Schulman et al. 2017; advantages
 A policy that does not see enough to tell how things stand gets a `Critic` in place of that last output.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 import torch
@@ -17,10 +17,12 @@ from torch import Tensor, nn
 
 from gpf.navigation.acting import Acting
 from gpf.navigation.flat import FlatNetwork
+from gpf.navigation.fused import FusedSteps, Lesson
 from gpf.navigation.inputs import INPUTS, Observation
 from gpf.navigation.learner import LaneLearner, LaneSettings
 from gpf.navigation.rollouts import Episodes, Rollouts
 from gpf.network import MLP, GrowPruneFreeze
+from gpf.network.compiled import Duties, duties
 from gpf.plume.kernels import kernel
 from gpf.plume.scenario import ACTIONS, Scenario
 from gpf.settings import number
@@ -109,6 +111,7 @@ class PolicyGradientLearner(LaneLearner[Settings]):
     ) -> None:
         super().__init__(model, optimizer, rollouts, settings)
         self.critic = critic
+        self._fused: FusedSteps | None = None
         self.advantages: NDArray[np.float32] = np.zeros(rollouts.rewards.shape, np.float32)
 
     @staticmethod
@@ -153,22 +156,55 @@ class PolicyGradientLearner(LaneLearner[Settings]):
         generalized_advantages(
             r.rewards, values, final, r.ends, r.bootstraps, s.discount, s.trace, self.advantages
         )  # fmt: skip
-        inputs, outputs, beside = (_rows(part[:-1, :lanes]) for part in (r.inputs, r.outputs, r.beside))
-        flat = len(inputs)
-        actions = torch.from_numpy(r.actions[:, :lanes].reshape(flat, 1))
-        advantages = torch.from_numpy(self.advantages[:, :lanes].reshape(flat))
-        returns = advantages + torch.from_numpy(values[:-1, :lanes].reshape(flat))
+        flat = self.advantages[:, :lanes].size
+        advantages = np.ascontiguousarray(self.advantages[:, :lanes]).reshape(flat)
+        lesson = Lesson(
+            _rows(r.inputs[:-1, :lanes]), _rows(r.outputs[:-1, :lanes]), r.actions[:, :lanes].reshape(flat),
+            advantages, advantages + values[:-1, :lanes].reshape(flat),
+        )  # fmt: skip
+        order = torch.stack([torch.randperm(flat) for _ in range(s.passes)])
+        owed = self._duties()
+        if isinstance(owed, str):
+            self._learn_in_torch(lesson, order)
+        else:
+            self._learn_fused(lesson, order, owed)
+        if self.critic:
+            beside, returns = torch.from_numpy(_rows(r.beside[:-1, :lanes])), torch.from_numpy(lesson.returns)
+            for batch in _batches(order, s.minibatch):
+                self.critic.learn(beside[batch], returns[batch])
+
+    def _learn_in_torch(self, lesson: Lesson, order: Tensor) -> None:
+        """Gradient steps where something rides on them that only torch's hooks serve."""
+        s = self.settings
+        inputs, outputs, advantages, returns = map(
+            torch.from_numpy, (lesson.inputs, lesson.outputs, lesson.advantages, lesson.returns)
+        )
+        actions = torch.from_numpy(lesson.actions)[:, None]
         before = outputs[:, : len(ACTIONS)].log_softmax(1).gather(1, actions)[:, 0]
-        for _ in range(s.passes):
-            for batch in torch.randperm(flat).split(s.minibatch):
-                loss = self._loss(inputs[batch], actions[batch], before[batch], advantages[batch], returns[batch])
-                self.optimizer.zero_grad()
-                loss.backward()
-                if s.gradient_clip:
-                    nn.utils.clip_grad_norm_(self.model.parameters(), s.gradient_clip)
-                self.optimizer.step()
-                if self.critic:
-                    self.critic.learn(beside[batch], returns[batch])
+        for batch in _batches(order, s.minibatch):
+            loss = self._loss(inputs[batch], actions[batch], before[batch], advantages[batch], returns[batch])
+            self.optimizer.zero_grad()
+            loss.backward()
+            if s.gradient_clip:
+                nn.utils.clip_grad_norm_(self.model.parameters(), s.gradient_clip)
+            self.optimizer.step()
+
+    def _duties(self) -> Duties | str:
+        """What compiled gradient steps owe gpf; or, in words, why torch has to take them."""
+        if self.network.layers["normalised"].any():
+            return "a layer is normalised"
+        return duties(self.model, self.optimizer)
+
+    def _learn_fused(self, lesson: Lesson, order: Tensor, owed: Duties) -> None:
+        """The same gradient steps as in torch, compiled; they need the optimizer's state in flat memory."""
+        optimizer, s = cast(torch.optim.Adam, self.optimizer), self.settings
+        if self._fused is None or not self._fused.network.is_shared(optimizer):
+            self.network = FlatNetwork(self.model, optimizer)
+            self._fused = FusedSteps(self.network)
+        self._fused.take(
+            lesson, order.numpy(), optimizer, owed, minibatch=s.minibatch, clip=s.clip, entropy=s.entropy,
+            value_weight=0.0 if self.critic else s.value_weight, gradient_clip=s.gradient_clip,
+        )  # fmt: skip
 
     def _loss(self, inputs: Tensor, actions: Tensor, before: Tensor, advantages: Tensor, returns: Tensor) -> Tensor:
         s = self.settings
@@ -184,10 +220,16 @@ class PolicyGradientLearner(LaneLearner[Settings]):
         return s.value_weight * error - gain - s.entropy * entropy
 
 
-def _rows(part: NDArray[np.float32]) -> Tensor:
+def _rows(part: NDArray[np.float32]) -> NDArray[np.float32]:
     """Steps of all lanes one below the other."""
     steps, lanes, width = part.shape
-    return torch.from_numpy(part.reshape(steps * lanes, width))
+    return part.reshape(steps * lanes, width)
+
+
+def _batches(order: Tensor, minibatch: int) -> Iterator[Tensor]:
+    """The samples of each minibatch, pass by pass."""
+    for one in order:
+        yield from one.split(minibatch)
 
 
 class Critic:
