@@ -20,6 +20,7 @@ from gpf.plume.physics import wrap
 from gpf.plume.rng import next_bits, seed_streams
 from gpf.plume.row import row_of
 from gpf.plume.scenario import ACTIONS, Scenario
+from gpf.plume.steering import steer
 from gpf.settings import choose
 
 FORWARD, LEFT, RIGHT, AROUND, CAST_LEFT, CAST_RIGHT = range(len(ACTIONS))
@@ -205,7 +206,7 @@ def _cast_and_surge(lanes, raw, memories, q, stride, turns, actions):
                 goal += q.lean * m.side
         else:
             goal = _sweep(m, q, upwind)
-        actions[i] = _steer(goal - heading, turns)
+        actions[i] = steer(goal - heading, turns)
 
 
 @njit(error_model="numpy")
@@ -218,14 +219,3 @@ def _sweep(m: Record, q: Record, upwind: float) -> float:
         m.sweep += 1.0
     climb = q.climb - m.sweep * q.descent if m.met else q.search_climb
     return upwind + m.side * (0.5 * math.pi - climb)
-
-
-@njit(error_model="numpy")
-def _steer(turn: float, turns: NDArray[np.float64]) -> int:
-    """The action whose turn comes closest."""
-    best, error = 0, math.inf
-    for action in range(len(turns)):
-        off = abs(wrap(turn - turns[action]))
-        if off < error:
-            best, error = action, off
-    return best
