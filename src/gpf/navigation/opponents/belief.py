@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpf.navigation.opponents.scores import outcome_score
+from gpf.navigation.opponents.track import is_walled_off
 from gpf.plume.kernels import Record, device
 from gpf.plume.physics import wrap
 
@@ -80,16 +81,25 @@ def learn(
 
 
 @device
-def rule_out(belief: NDArray[np.float64], cell: float, x: float, y: float, radius: float) -> None:
-    """The source is not within a radius of the agent, m: lower the cells there by the share that it covers."""
+def rule_out(belief: NDArray[np.float64], cell: float, track: Record, radius: float) -> None:
+    """The source is neither beyond a wall nor within a radius of the agent, m.
+
+    Cells near the agent are lowered by the share that the radius covers. The sum is 1 afterwards.
+    """
     reach = len(belief) // 2
-    half = 0.5 * cell
-    around = math.ceil((radius + half) / cell)
-    row, column = reach + round(y / cell), reach + round(x / cell)
-    for i in range(max(row - around, 0), min(row + around + 1, len(belief))):
-        for j in range(max(column - around, 0), min(column + around + 1, len(belief))):
-            away = math.hypot(cell * (j - reach) - x, cell * (i - reach) - y)
-            belief[i, j] *= min(max((away - radius + half) / cell, 1e-3), 1.0)
+    total = 0.0
+    for i in range(len(belief)):
+        for j in range(len(belief)):
+            x, y = cell * (j - reach), cell * (i - reach)
+            if is_walled_off(track, x, y):
+                belief[i, j] = 0.0
+            elif abs(x - track.x) < radius + cell and abs(y - track.y) < radius + cell:
+                away = math.hypot(x - track.x, y - track.y)
+                belief[i, j] *= min(max((away - radius) / cell + 0.5, 1e-3), 1.0)
+            total += belief[i, j]
+    for i in range(len(belief)):
+        for j in range(len(belief)):
+            belief[i, j] = belief[i, j] / total if total > 0.0 else 1.0 / len(belief) ** 2
 
 
 @device

@@ -13,7 +13,7 @@ from gpf.navigation.opponents.belief import expected_score, learn, rule_out, set
 from gpf.navigation.opponents.detection import fitted
 from gpf.navigation.opponents.odour_map import blank_map, draw_map
 from gpf.navigation.opponents.scores import INFOTAXIS, SPACE_AWARE
-from gpf.navigation.opponents.track import Tracks, follow, is_due, look_back
+from gpf.navigation.opponents.track import Tracks, clear_heading, follow, is_due, is_walled_off, look_back
 from gpf.plume.kernels import Record, device, lean_kernel
 from gpf.plume.physics import wrap
 from gpf.plume.rng import seed_streams, uniform
@@ -143,7 +143,7 @@ def _search(
             observe(walk, track, knots[i], path, model, search, belief, odour)
             decide(walk, track, model, search, belief, goal, streams[i], odour, logs, alive, distances, shifts)
             track.whiffs = 0
-        actions[i] = steer(goal.heading - raw[i, 4], turns)
+        actions[i] = steer(clear_heading(track, goal.heading) - raw[i, 4], turns)
 
 
 @device
@@ -160,11 +160,11 @@ def observe(
         track.x - search.cell * column, track.y - search.cell * row,
     )  # fmt: skip
     whiff = track.whiffs > 0
-    rule_out(belief, search.cell, track.x, track.y, search.radius)
     learn(
         belief, odour, model, row + reach, column + reach, whiff, search.trust if whiff else search.blank_trust,
         search.doubt,
     )  # fmt: skip
+    rule_out(belief, search.cell, track, search.radius)
 
 
 @device
@@ -195,9 +195,10 @@ def decide(
         to_row, to_column = row + shifts[h, 0], column + shifts[h, 1]
         if not (0 <= to_row < n and 0 <= to_column < n):
             continue
-        heading = math.atan2(
-            search.cell * (to_row - reach) - track.y, search.cell * (to_column - reach) - track.x
-        )
+        x, y = search.cell * (to_column - reach), search.cell * (to_row - reach)
+        if is_walled_off(track, x, y):
+            continue
+        heading = math.atan2(y - track.y, x - track.x)
         score = expected_score(
             search.rule, belief, logs, alive, odour, distances, search.near, model, to_row, to_column
         )

@@ -24,15 +24,28 @@ _HORIZON = 1.3
 _STRIDE = 0.25
 """How far the agent goes between two observations of its belief, m."""
 
+_DETOUR = 1.5
+"""How long an agent turns aside after it has bumped into an obstacle, s."""
+_ASIDE = math.radians(75.0)
+"""How far it turns aside."""
+_SAME_SIDE = 8.0
+"""Time since the last bump within which it turns to the same side, s."""
+_TILT, _PUSHES = math.radians(15.0), 8
+"""To find out which wall it has met, an agent turns so much away from one of them, and tries for so many steps."""
+_FAR = 1e9
+"""Where a wall is that has not been met, m."""
+
 TRACK = np.dtype(
-    [(name, np.float64) for name in ("x", "y", "carried_x", "carried_y", "wind_x", "wind_y", "bumped", "blocked")]
-    + [(name, np.int64) for name in ("step", "whiffs", "observations")]
+    [(name, np.float64) for name in ("x", "y", "low_x", "high_x", "low_y", "high_y")]
+    + [(name, np.float64) for name in ("carried_x", "carried_y", "wind_x", "wind_y")]
+    + [(name, np.float64) for name in ("aside", "side", "push_x", "push_y")]
+    + [(name, np.int64) for name in ("step", "whiffs", "observations", "aside_until", "bumped")]
     + [("nose", NOSE)],
     align=True,
 )
-"""What is remembered of a lane's walk: the place from the start, m; how far the wind has carried air, m; the smoothed
-wind, m/s; the heading in which a wall stopped the agent, and for how many steps that is avoided; steps since the start;
-steps with a whiff since the last observation; and observations so far."""
+"""What is remembered of a lane's walk: the place from the start, and the walls of the domain that have been met, m; how far
+the wind has carried air, m; the smoothed wind, m/s; the heading to get around something, its side, and the step until which
+it holds; in which direction a wall is that is not known yet; steps since the start; steps with a whiff since the last observation; observations; and the last bump."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +78,7 @@ class Pace:
 
 WALK = np.dtype(
     [(name, np.float64) for name in ("stride", "time_step", "duration", "smoothing")]
-    + [(name, np.int64) for name in ("interval", "ages", "spacing")]
+    + [(name, np.int64) for name in ("interval", "ages", "spacing", "obstacles")]
 )
 """What kernels need of a pace and a scenario."""
 _SMOOTHING = 2.0
@@ -91,6 +104,7 @@ class Tracks:
         walk["smoothing"] = 1.0 - math.exp(-scenario.time_step / _SMOOTHING)
         for name in ("interval", "ages", "spacing", "duration"):
             walk[name] = getattr(self.pace, name)
+        walk["obstacles"] = bool(scenario.obstacles or scenario.occupancy)
         self.walk: Any = walk[()]
         self.sensing: Any
         self.row: Any
@@ -105,20 +119,97 @@ def follow(q: Record, p: Record, walk: Record, track: Record, raw: NDArray[np.fl
     wind_x, wind_y = raw[2] * math.cos(raw[3]), raw[2] * math.sin(raw[3])
     if track.step == 0:
         track.wind_x, track.wind_y = wind_x, wind_y
+        track.low_x = track.low_y = -_FAR
+        track.high_x = track.high_y = _FAR
     else:
-        if raw[5] == 0.0:
-            track.x += walk.stride * math.cos(raw[4])
-            track.y += walk.stride * math.sin(raw[4])
+        _move(walk, track, raw[4], raw[5] != 0.0)
         track.carried_x += walk.time_step * wind_x
         track.carried_y += walk.time_step * wind_y
     track.wind_x += walk.smoothing * (wind_x - track.wind_x)
     track.wind_y += walk.smoothing * (wind_y - track.wind_y)
-    track.blocked = max(track.blocked - 1.0, 0.0)
     left, right = sniff(q, p, track.nose, raw)
     if max(left, right) > q.whiff:
         track.whiffs += 1
     track.step += 1
     return left, right
+
+
+@device
+def _move(walk: Record, track: Record, heading: float, bumped: bool) -> None:
+    """Dead reckoning of a step. Walls of the domain are taken to be parallel to the axes; agents slide along them."""
+    dx, dy = walk.stride * math.cos(heading), walk.stride * math.sin(heading)
+    x, y = track.x + dx, track.y + dy
+    inside = track.low_x <= x <= track.high_x and track.low_y <= y <= track.high_y
+    if bumped and inside and walk.obstacles != 0:
+        _turn_aside(walk, track, heading)
+        return
+    if track.push_x != 0.0 or track.push_y != 0.0:
+        _tell_walls_apart(track, dx, dy, bumped)
+        inside = track.low_x <= x <= track.high_x and track.low_y <= y <= track.high_y
+    if not bumped:
+        track.x, track.y = x, y
+        track.low_x, track.high_x = min(track.low_x, x), max(track.high_x, x)
+        track.low_y, track.high_y = min(track.low_y, y), max(track.high_y, y)
+    elif not inside:
+        track.x, track.y = min(max(x, track.low_x), track.high_x), min(max(y, track.low_y), track.high_y)
+    elif track.push_x == 0.0 and track.push_y == 0.0:
+        _push(track, dx, dy)
+
+
+@device
+def _push(track: Record, dx: float, dy: float) -> None:
+    """Against a wall that may be one of two, push in the main direction and a little away from the other one."""
+    track.push_x, track.push_y = dx, dy
+    away = 1.0 if dx * dy < 0.0 else -1.0
+    if abs(dx) >= abs(dy):
+        track.aside = (0.0 if dx > 0.0 else math.pi) + away * _TILT
+    else:
+        track.aside = math.copysign(0.5 * math.pi, dy) - away * _TILT
+    track.aside_until = track.step + _PUSHES
+
+
+@device
+def _tell_walls_apart(track: Record, dx: float, dy: float, bumped: bool) -> None:
+    """Remember the wall, once a step goes away from one of the two that it may be."""
+    along_x = abs(track.push_x) >= abs(track.push_y)
+    main = dx * track.push_x if along_x else dy * track.push_y
+    other = dy * track.push_y if along_x else dx * track.push_x
+    if main > 0.0 and other <= 0.0:
+        if along_x == bumped:
+            if track.push_x > 0.0:
+                track.high_x = track.x
+            else:
+                track.low_x = track.x
+        elif track.push_y > 0.0:
+            track.high_y = track.y
+        else:
+            track.low_y = track.y
+    elif track.step <= track.aside_until:
+        return
+    track.push_x = track.push_y = 0.0
+    track.aside_until = track.step
+
+
+@device
+def _turn_aside(walk: Record, track: Record, heading: float) -> None:
+    """Get around an obstacle: turn to one side for a while, and to the same one if it is met again soon."""
+    if track.side == 0.0 or (track.step - track.bumped) * walk.time_step > _SAME_SIDE:
+        track.side = 1.0 if track.step % 2 == 0 else -1.0
+    track.bumped = track.step
+    track.aside = heading + track.side * _ASIDE
+    track.aside_until = track.step + int(_DETOUR / walk.time_step)
+
+
+@device
+def clear_heading(track: Record, heading: float) -> float:
+    """The heading that an agent wants, or the one that it takes to get around something."""
+    return track.aside if track.step < track.aside_until else heading
+
+
+@device
+def is_walled_off(track: Record, x: float, y: float) -> bool:
+    """Whether a place lies beyond a wall that the agent has met, m from the start."""
+    return x < track.low_x or x > track.high_x or y < track.low_y or y > track.high_y
 
 
 @device
