@@ -26,7 +26,7 @@ MOST_CELLS = 61
 HEADINGS = 12
 """Headings that are compared."""
 
-GOAL = np.dtype([(name, np.float64) for name in ("heading", "x", "y", "until")] + [("has", np.int64)])
+GOAL = np.dtype([(name, np.float64) for name in ("heading", "x", "y", "until")] + [("has", np.int64), ("smelled", np.int64)])
 """Where a lane is heading: heading, rad; the place that was drawn, m from the start; the step until which it holds."""
 
 
@@ -187,24 +187,35 @@ def decide(
             goal.has, goal.until = 1, track.step + search.commitment
         goal.heading = math.atan2(goal.y - track.y, goal.x - track.x)
         return
-    write_logs(belief, logs, alive)
-    n, reach = len(belief), len(belief) // 2
+    smelled = track.whiffs > 0
+    there = math.hypot(goal.x - track.x, goal.y - track.y) < 0.5 * walk.interval * walk.stride
+    if goal.has == 0 or there or track.step >= goal.until or smelled != (goal.smelled != 0):
+        write_logs(belief, logs, alive)
+        compare_headings(track, model, search, belief, goal, odour, logs, alive, distances, shifts)
+        goal.has, goal.smelled = 1, smelled
+        goal.until = track.step + 1.5 * math.hypot(goal.x - track.x, goal.y - track.y) / walk.stride
+    goal.heading = math.atan2(goal.y - track.y, goal.x - track.x)
+
+
+@device
+def compare_headings(
+    track: Record, model: Record, search: Record, belief: NDArray[np.float64], goal: Record, odour: Any,
+    logs: NDArray[np.float64], alive: NDArray[np.int64], distances: NDArray[np.float64], shifts: NDArray[np.int64],
+) -> None:  # fmt: skip
+    """Choose the place ahead that scores lowest; of equal ones, the one for which the agent turns least."""
+    n, reach, lowest = len(belief), len(belief) // 2, math.inf
     row, column = round(track.y / search.cell) + reach, round(track.x / search.cell) + reach
-    lowest, before = math.inf, goal.heading
     for h in range(len(shifts)):
         to_row, to_column = row + shifts[h, 0], column + shifts[h, 1]
-        if not (0 <= to_row < n and 0 <= to_column < n):
-            continue
         x, y = search.cell * (to_column - reach), search.cell * (to_row - reach)
-        if is_walled_off(track, x, y):
+        if not (0 <= to_row < n and 0 <= to_column < n) or is_walled_off(track, x, y):
             continue
-        heading = math.atan2(y - track.y, x - track.x)
         score = expected_score(
             search.rule, belief, logs, alive, odour, distances, search.near, model, to_row, to_column
         )
-        score += 1e-6 * abs(wrap(heading - before))  # of equal headings, the one that turns least
+        score += 1e-6 * abs(wrap(math.atan2(y - track.y, x - track.x) - goal.heading))
         if score < lowest:
-            lowest, goal.heading = score, heading
+            lowest, goal.x, goal.y = score, x, y
 
 
 @device
