@@ -2,9 +2,8 @@
 
 import math
 
-from numpy.typing import NDArray
-
 import numpy as np
+from numpy.typing import NDArray
 
 from gpf.plume.kernels import device
 from gpf.plume.physics import wrap

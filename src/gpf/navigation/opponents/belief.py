@@ -46,7 +46,14 @@ def set_prior(
 
 @device
 def learn(
-    belief: NDArray[np.float64], odour: Any, model: Record, row: int, column: int, whiff: bool, trust: float, doubt: float
+    belief: NDArray[np.float64],
+    odour: Any,
+    model: Record,
+    row: int,
+    column: int,
+    whiff: bool,
+    trust: float,
+    doubt: float,
 ) -> None:
     """Bayes' rule after a whiff or a blank of an agent in a cell.
 

@@ -31,7 +31,9 @@ SAMPLES = 3000
 """Observations that enter a fit, at most, from all parts of all walks."""
 MOST_FALSE = 0.3
 """Probability of a whiff far from the plume, at most."""
-MODEL = np.dtype([(name, np.float64) for name in ("spread", "growth", "unknown", "strength", "decay", "false", "bearing")])
+MODEL = np.dtype(
+    [(name, np.float64) for name in ("spread", "growth", "unknown", "strength", "decay", "false", "bearing")]
+)
 """A detection model as kernels see it."""
 
 

@@ -258,9 +258,7 @@ def _draw(cumulative: NDArray[np.float64], stream: NDArray[np.uint64]) -> int:
 
 
 @device
-def _draw_hits(
-    tables: Any, belief: NDArray[np.float64], row: int, column: int, stream: NDArray[np.uint64]
-) -> int:
+def _draw_hits(tables: Any, belief: NDArray[np.float64], row: int, column: int, stream: NDArray[np.uint64]) -> int:
     """Hits in a cell, drawn from what the belief predicts if the source is not there."""
     left = uniform(stream) * (1.0 - belief[row, column])
     last = len(tables.likelihood) - 1

@@ -26,7 +26,10 @@ _PILOT = np.dtype(
 )
 """Where a lane is heading, the place that it seeks, and the steps until which that holds and until which it surges."""
 _FILTER = np.dtype(
-    [(name, np.float64) for name in ("trust", "blank_trust", "jitter", "renewed", "cell", "radius", "nearest", "farthest")]
+    [
+        (name, np.float64)
+        for name in ("trust", "blank_trust", "jitter", "renewed", "cell", "radius", "nearest", "farthest")
+    ]
     + [(name, np.float64) for name in ("surge", "commitment")]
 )
 """What the kernel needs of a policy and a scenario."""

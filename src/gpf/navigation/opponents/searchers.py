@@ -1,6 +1,5 @@
 """Agents that keep a belief about where the source is, and head where that says: infotaxis and its relatives."""
 
-import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,7 +25,9 @@ MOST_CELLS = 61
 HEADINGS = 12
 """Headings that are compared."""
 
-GOAL = np.dtype([(name, np.float64) for name in ("heading", "x", "y", "until")] + [("has", np.int64), ("smelled", np.int64)])
+GOAL = np.dtype(
+    [(name, np.float64) for name in ("heading", "x", "y", "until")] + [("has", np.int64), ("smelled", np.int64)]
+)
 """Where a lane is heading: heading, rad; the place that was drawn, m from the start; the step until which it holds."""
 
 
