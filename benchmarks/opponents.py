@@ -2,8 +2,8 @@
 
     python benchmarks/opponents.py [--episodes 200] [--scenarios paper turbulent] [--write]
 
-Held-out episodes that nothing else uses. A decision's time is the processor time of an agent's calls, divided by the steps of
-all episodes, after one short run that compiles and fits. `--write` puts the tables into docs/opponents.md.
+Held-out episodes that nothing else uses. A decision's time is the processor time of an agent's calls, divided by the
+steps of all episodes, after one short run that compiles and fits. `--write` puts the tables into docs/opponents.md.
 """
 
 import argparse

@@ -2,8 +2,9 @@
 
     python benchmarks/otto.py [--write]
 
-OTTO's numbers were measured with its own code, github.com/C0PEP0D/otto, and as many runs. A row agrees if the means differ by no
-more than the root of the summed squares of both half-widths. `--write` puts both tables into docs/opponents.md.
+OTTO's numbers were measured with its own code, github.com/C0PEP0D/otto, and as many runs. A row agrees if the means
+differ by no more than the root of the summed squares of both half-widths. `--write` puts both tables into
+docs/opponents.md.
 """
 
 import argparse

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 class Tune:
     """Tune a hand-written policy for a world, on episodes that no evaluation reports.
 
-    Prints success and SPL before and after on tuning episodes that the search did not use, and writes the parameters to a
-    file for gpf evaluate POLICY:FILE.json.
+    Prints success and SPL before and after on tuning episodes that the search did not use, and writes the parameters
+    to a file for gpf evaluate POLICY:FILE.json.
     """
 
     scenarios: Positional[tuple[str, ...]]

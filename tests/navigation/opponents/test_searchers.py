@@ -1,4 +1,4 @@
-"""All agents of the continuous world: what they do in an episode does not depend on others, and they find the source."""
+"""All agents of the continuous world: episodes do not depend on each other, and the source is found."""
 
 import math
 
@@ -68,8 +68,13 @@ def test_a_policy_can_be_forked_in_the_midst_of_its_episodes(name):
     assert (second >= 0).all()
 
 
-@pytest.mark.parametrize(("name", "least"), [("space-aware-infotaxis", 0.9), ("infotaxis", 0.75), ("thompson", 0.75),
-                                             ("particle-filter", 0.75), ("greedy-belief", 0.5), ("bilateral", 0.5)])  # fmt: skip
+LEAST = {
+    "space-aware-infotaxis": 0.9, "infotaxis": 0.75, "thompson": 0.75, "particle-filter": 0.75, "greedy-belief": 0.5,
+    "bilateral": 0.5,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "least"), LEAST.items())
 def test_agents_find_the_source(name, least):
     result = evaluate(make_policy(name), WORLD, 60, SEEDS, threads=1)
     assert result.success.mean() >= least

@@ -1,10 +1,11 @@
 """How likely a whiff is, given where the source is and what the wind has done: a model that is fitted to each scenario.
 
-Filaments leave the source at a rate and follow the wind. After an age their centres are spread about the path of the air with
-a standard deviation that grows with age, and faster for the part of it before the episode, whose wind is unknown. The mean
-number that an agent meets between two observations is the sum over ages of strength(age) exp(-d^2 / 2 spread(age)^2),
-where d is the distance from the source to where the air was that long ago, and a whiff has probability 1 - exp(-mean), or a
-little more. The parameters have maximum likelihood on walks of agents on tuning seeds.
+Filaments leave the source at a rate and follow the wind. After an age their centres are spread about the path of the
+air with a standard deviation that grows with age, and faster for the part of it before the episode, whose wind is
+unknown. The mean number that an agent meets between two observations is the sum over ages of strength(age) exp(-d^2 /
+2 spread(age)^2), where d is the distance from the source to where the air was that long ago, and a whiff has
+probability 1 - exp(-mean), or a little more. The parameters have maximum likelihood on walks of agents on tuning
+seeds.
 """
 
 import dataclasses

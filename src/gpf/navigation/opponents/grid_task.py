@@ -1,10 +1,10 @@
 """The search on a grid of Loisy & Eloy (2022), as OTTO runs it, to compare our agents with published numbers.
 
-An agent in the middle of a grid has just smelled something. Each step takes it to a neighbouring cell, where it finds the
-source or counts hits, a Poisson number whose mean falls with the distance d from the source: R K0(d / lambda) / ln(2
-lambda) in two dimensions, R exp(-d / lambda) / (1 - 1 / (2 lambda)) in one. No source is placed: hits are drawn from what the
-agent believes, and a step finds the source with the probability that the belief gives its cell. That has the same mean
-arrival time as placing a source at random, with less variance.
+An agent in the middle of a grid has just smelled something. Each step takes it to a neighbouring cell, where it finds
+the source or counts hits, a Poisson number whose mean falls with the distance d from the source: R K0(d / lambda) /
+ln(2 lambda) in two dimensions, R exp(-d / lambda) / (1 - 1 / (2 lambda)) in one. No source is placed: hits are drawn
+from what the agent believes, and a step finds the source with the probability that the belief gives its cell. That
+has the same mean arrival time as placing a source at random, with less variance.
 """
 
 import math
@@ -21,8 +21,8 @@ from gpf.settings import choose
 
 THOMPSON, GREEDY = 2, 3
 POLICIES = {"infotaxis": INFOTAXIS, "space-aware-infotaxis": SPACE_AWARE, "thompson": THOMPSON, "greedy": GREEDY}
-"""Agents: two that score moves, one that walks to a place drawn from its belief until it is there or smells something, and
-one that walks to the most likely place."""
+"""Agents: two that score moves, one that walks to a place drawn from its belief until it is there or smells
+something, and one that walks to the most likely place."""
 FOUND = 1e-6
 """Probability of not having found the source below which a run ends."""
 MOST_RETURNS = 8

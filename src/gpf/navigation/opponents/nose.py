@@ -21,7 +21,7 @@ _FAST = 0.5
 """Share of its way that a sensor must cover in a step to be read as it is."""
 
 NOSE = np.dtype([("before", np.float64, (4,)), ("sniffed", np.int64)])
-"""What is remembered of a lane's sensors: the last readings, where the response is linear, and whether there are any."""
+"""What is remembered of sensors: the last readings, where the response is linear, and whether there are any."""
 SENSING = np.dtype(
     [(name, np.float64) for name in ("whiff", "slow", "metal", "direction", "rise", "recovery", "mixed")]
     + [("unmixing", np.float64, (2,))]

@@ -1,4 +1,4 @@
-"""A particle filter: places where the source may be, weighted by what has been smelled, with a surge after each whiff."""
+"""A particle filter: places where the source may be, weighted by what was smelled, with a surge after each whiff."""
 
 import math
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ _FILTER = np.dtype(
 
 @dataclass
 class ParticleFilter:
-    """Surges upwind after a whiff; otherwise heads for a particle, drawn by weight, until it is there or smells again."""
+    """Surges upwind after a whiff; otherwise heads for a particle that is drawn by weight."""
 
     PER_LANE: ClassVar[tuple[str, ...]] = ("_tracks", "_particles", "_pilots", "_streams")
 

@@ -34,6 +34,6 @@ def outcome_score(rule: int, mass: float, weighted_log: float, weighted_distance
 
 @device
 def effort(distance: float, entropy: float) -> float:
-    """J of Loisy & Eloy (2022): log2 of the steps that a search takes, from the mean distance, steps, and entropy, bits."""
+    """J of Loisy & Eloy (2022): log2 of the steps to come, from the mean distance, steps, and the entropy, bits."""
     steps = distance + 2.0 ** (entropy - 1.0) - 0.5
     return math.log2(steps) if steps > 0.0 else steps

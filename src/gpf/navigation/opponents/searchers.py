@@ -35,8 +35,9 @@ GOAL = np.dtype(
 class BeliefPolicy:
     """Heads where a rule and a belief say, one decision per observation.
 
-    The agent knows its strides by dead reckoning, the detection model of the scenario (`gpf.navigation.opponents.detection`),
-    from how far away episodes start, and how near the source must be to be found.
+    The agent knows its strides by dead reckoning, the detection model of the scenario
+    (`gpf.navigation.opponents.detection`), from how far away episodes start, and how near the source must be to be
+    found.
     """
 
     PER_LANE: ClassVar[tuple[str, ...]] = ("_tracks", "_beliefs", "_goals", "_streams")

@@ -43,9 +43,10 @@ TRACK = np.dtype(
     + [("nose", NOSE)],
     align=True,
 )
-"""What is remembered of a lane's walk: the place from the start, and the walls of the domain that have been met, m; how far
-the wind has carried air, m; the smoothed wind, m/s; the heading to get around something, its side, and the step until which
-it holds; in which direction a wall is that is not known yet; steps since the start; steps with a whiff since the last observation; observations; and the last bump."""
+"""What is remembered of a lane's walk: the place from the start, and the walls of the domain that have been met, m;
+how far the wind has carried air, m; the smoothed wind, m/s; the heading to get around something, its side, and the step
+until which it holds; the direction of a wall that may be one of two; steps since the start; steps with a whiff since
+the last observation; observations; and the step of the last bump."""
 
 
 @dataclass(frozen=True)
