@@ -9,7 +9,7 @@ steps of all episodes, after one short run that compiles and fits. `--write` put
 import argparse
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from documents import insert
@@ -31,7 +31,7 @@ LEFT_OUT = ("random", "reactive")
 class Timed:
     """A policy whose decisions are timed."""
 
-    PER_LANE = ("policy",)
+    PER_LANE: ClassVar[tuple[str, ...]] = ("policy",)
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
@@ -74,16 +74,12 @@ def main() -> None:
             print(preset, name, success[-1], spl[-1], f"{clocks[name][-1]:.1f} us", flush=True)
         rows["success"].append(success)
         rows["spl"].append(spl)
-    times = [[f"`{name}`", f"{np.median(clocks[name]):.1f}", f"{max(clocks[name]):.1f}"] for name in names]
-    tables = {
-        "opponents success": markdown_table(["preset", *names], rows["success"]),
-        "opponents spl": markdown_table(["preset", *names], rows["spl"]),
-        "opponents time": markdown_table(["agent", "median over presets, us", "slowest preset, us"], times),
-    }
-    for name, table in tables.items():
-        print(f"\n{table}")
-        if arguments.write:
-            insert("docs/opponents.md", name, table)
+        if arguments.write:  # after each preset, for it takes long
+            times = [[f"`{name}`", f"{np.median(clocks[name]):.1f}", f"{max(clocks[name]):.1f}"] for name in names]
+            insert("docs/opponents.md", "opponents success", markdown_table(["preset", *names], rows["success"]))
+            insert("docs/opponents.md", "opponents spl", markdown_table(["preset", *names], rows["spl"]))
+            header = ["agent", "median over presets, us", "slowest preset, us"]
+            insert("docs/opponents.md", "opponents time", markdown_table(header, times))
 
 
 if __name__ == "__main__":

@@ -85,7 +85,7 @@ def test_space_aware_infotaxis_is_faster_than_cast_and_surge():
     assert ours.spl > evaluate(make_policy("cast-and-surge"), WORLD, 60, SEEDS, threads=1).spl
 
 
-@pytest.mark.parametrize("name", SEARCHERS)
+@pytest.mark.parametrize("name", ["infotaxis", "space-aware-infotaxis", "greedy-belief", "bilateral"])
 def test_a_world_turned_by_a_right_angle_has_the_same_actions(name):
     """Readings are the same, and all directions are turned: no agent knows where north is."""
     policies, rng = [make_policy(name) for _ in range(2)], np.random.default_rng(0)
@@ -102,7 +102,7 @@ def test_a_world_turned_by_a_right_angle_has_the_same_actions(name):
             policy.act(raw, np.zeros(1, np.int64), action)
         agreed += int(actions[0, 0] == actions[1, 0])
         heading += float(np.asarray([0.0, 0.2618, -0.2618, math.pi, 0.5236, -0.5236])[actions[0, 0]])
-    assert agreed >= (38 if name == "bilateral" else 5)
+    assert agreed >= (38 if name == "bilateral" else 30)
 
 
 @pytest.mark.parametrize(("left", "right", "action"), [(0.1, 0.02, LEFT), (0.02, 0.1, RIGHT)])

@@ -228,7 +228,9 @@ def best_move(
 def move_score(
     tables: Any, rule: int, belief: NDArray[np.float64], logs: NDArray[np.float64], row: int, column: int
 ) -> float:
-    """The expected score of being in a cell next; finding the source there scores 0."""
+    """The expected score of being in a cell next; finding the source there scores 0, and less if that is certain."""
+    if belief[row, column] > 1.0 - NOTHING:
+        return -2.0 * TIE
     score = 0.0
     first = np.uint64(tables.columns - 1 - column)  # unsigned: nothing is counted from the end
     for hits in range(len(tables.likelihood)):

@@ -37,7 +37,8 @@ class OdourMap(NamedTuple):
 def blank_map(reach: int) -> OdourMap:
     """A map of so many cells to each side."""
     n = 2 * reach + 1
-    return OdourMap(*(np.zeros((n, n)) for _ in range(4)), np.zeros(4, np.int64), np.zeros(n))
+    mean, whiff, whiff_log, blank_log = np.zeros((4, n, n))
+    return OdourMap(mean, whiff, whiff_log, blank_log, np.zeros(4, np.int64), np.zeros(n))
 
 
 @device

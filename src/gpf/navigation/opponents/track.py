@@ -6,7 +6,7 @@ everywhere, odour at the agent comes from a source on that path (Farrell et al. 
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,8 @@ _SAME_SIDE = 8.0
 """Time since the last bump within which it turns to the same side, s."""
 _TILT, _PUSHES = math.radians(15.0), 8
 """To find out which wall it has met, an agent turns so much away from one of them, and tries for so many steps."""
+_AWAY = 4
+"""Steps for which it turns away from a wall that it knows."""
 _FAR = 1e9
 """Where a wall is that has not been met, m."""
 
@@ -96,7 +98,7 @@ class Tracks:
         knots: How far the wind had carried air at the last observations, m, a ring of shape (lanes, ..., 2).
     """
 
-    PER_LANE = ("tracks", "knots")
+    PER_LANE: ClassVar[tuple[str, ...]] = ("tracks", "knots")
 
     def __init__(self, lanes: int, scenario: Scenario) -> None:
         self.pace: Pace = Pace.of(scenario)
@@ -153,8 +155,22 @@ def _move(walk: Record, track: Record, heading: float, bumped: bool) -> None:
         track.low_y, track.high_y = min(track.low_y, y), max(track.high_y, y)
     elif not inside:
         track.x, track.y = min(max(x, track.low_x), track.high_x), min(max(y, track.low_y), track.high_y)
+        _leave_wall(track, dx, dy, x != track.x, y != track.y)
     elif track.push_x == 0.0 and track.push_y == 0.0:
         _push(track, dx, dy)
+
+
+@device
+def _leave_wall(track: Record, dx: float, dy: float, at_x: bool, at_y: bool) -> None:
+    """Turn away from a wall that is known: who slides along it does not notice the next corner."""
+    if at_x and not at_y and abs(dy) > 0.1 * abs(dx):
+        dx = -math.copysign(math.tan(_TILT) * dy, dx)
+    elif at_y and not at_x and abs(dx) > 0.1 * abs(dy):
+        dy = -math.copysign(math.tan(_TILT) * dx, dy)
+    else:
+        dx, dy = -dx, -dy
+    track.aside = math.atan2(dy, dx)
+    track.aside_until = track.step + _AWAY
 
 
 @device
