@@ -105,6 +105,18 @@ def test_a_world_turned_by_a_right_angle_has_the_same_actions(name):
     assert agreed >= (38 if name == "bilateral" else 30)
 
 
+@pytest.mark.parametrize("name", SEARCHERS)
+def test_readings_that_are_not_numbers_still_give_an_action(name):
+    policy, actions = make_policy(name), np.full(1, -1)
+    policy.begin([SEEDS], WORLD)
+    for column in (*range(8), slice(None)):
+        raw = np.zeros((1, 8), np.float32)
+        raw[:, column] = np.nan
+        for _ in range(6):
+            policy.act(raw, np.zeros(1, np.int64), actions)
+            assert 0 <= actions[0] < 6
+
+
 @pytest.mark.parametrize(("left", "right", "action"), [(0.1, 0.02, LEFT), (0.02, 0.1, RIGHT)])
 def test_the_bilateral_tracker_turns_to_the_stronger_antenna(left, right, action):
     policy, actions = Bilateral(gain=30.0), np.zeros(1, np.int64)
