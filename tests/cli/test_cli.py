@@ -70,7 +70,7 @@ def test_a_scenario_can_be_printed_changed_and_used(tmp_path, gpf):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("dog",), "policy 'dog'.*random, reactive, cast-and-surge, or the folder of a run"),
+        (("dog",), "policy 'dog'.*random, reactive, cast-and-surge, .*, or the folder of a run"),
         (("random", "--acting", "greedy"), "--acting .* are for runs"),
         (("--scenarios", "moon"), "'moon'.*paper, reference"),
         (("--scenarios", "moon.json"), "moon.json"),

@@ -172,12 +172,12 @@ def test_all_policies_choose_actions_from_raw_observations_alone():
         policy = make_policy(name)
         policy.begin([0, 1], SCENARIO)
         actions = np.zeros(2, np.int64)
-        policy.act(np.zeros((2, 5), np.float32), np.arange(2), actions)
+        policy.act(np.zeros((2, 8), np.float32), np.arange(2), actions)
         assert ((actions >= 0) & (actions < 6)).all()
 
 
 def test_an_unknown_policy_is_refused():
-    with pytest.raises(ValueError, match="^unknown policy 'dog'; accepted: random, reactive, cast-and-surge$"):
+    with pytest.raises(ValueError, match="^unknown policy 'dog'; accepted: random, reactive, cast-and-surge, "):
         make_policy("dog")
 
 

@@ -13,6 +13,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "train": ("gpf.cli.train:train", "train a navigator, or a network on another task"),
     "list": ("gpf.cli.runs:List", "list runs: task, seed, steps, score, finished or not"),
     "evaluate": ("gpf.cli.evaluate:Evaluate", "measure how well policies find the source"),
+    "tune": ("gpf.cli.tune:Tune", "tune a hand-written policy for a world"),
     "compare": ("gpf.cli.compare:Compare", "compare agents, or the variants of a task, over many seeds"),
     "suite": ("gpf.cli.suite:Suite", "compare all agents in all worlds of the suite, and add agents to it"),
     "sweep": ("gpf.cli.compare:Sweep", "search for good settings of a task"),

@@ -7,7 +7,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from gpf.cli.names import POLICIES, check_policy
+from gpf.cli.names import POLICIES, check_policy, is_baseline
 from gpf.cli.options import Positional
 from gpf.cli.shared import check_writable, console
 from gpf.plume.scenario import Scenario
@@ -51,7 +51,8 @@ class Evaluate:
     """
 
     policies: Positional[tuple[str, ...]] = ("cast-and-surge",)
-    """Who searches: random, reactive, cast-and-surge, or folders of runs that gpf train made."""
+    """Who searches: a policy of docs/opponents.md such as cast-and-surge or infotaxis, NAME:FILE.json for one with the
+    parameters that gpf tune found, or folders of runs that gpf train made."""
     scenarios: tuple[str, ...] = ()
     """Where: presets ({presets}) or paths to .json files. Default: the world that a run was trained in, and
     reference for the others."""
@@ -113,7 +114,7 @@ class Evaluate:
         own = [_own_world(name) for name in self.policies]  # also where other scenarios are given: it checks the runs
         for world in [Scenario.of(where) for where in self.scenarios] or own:
             world.changed(self.set)
-        if all(name in POLICIES for name in self.policies) and (self.acting is not None or self.checkpoint != "last"):
+        if all(map(is_baseline, self.policies)) and (self.acting is not None or self.checkpoint != "last"):
             raise ValueError("--acting and --checkpoint are for runs; baselines have neither")
         if self.imu is not None and self.odometry == "perfect":
             raise ValueError("--imu needs --odometry filter")
@@ -140,7 +141,7 @@ class Evaluate:
 
         about: dict[str, Any] = {"policy": name}
         own, where = Scenario.preset("reference"), "reference"
-        if name in POLICIES:
+        if is_baseline(name):
             policy: Any = make_policy(name)
         else:
             navigator = load_navigator(Path(name), self.checkpoint, self.acting)
@@ -204,7 +205,7 @@ def _own_world(policy: str) -> Scenario:
     """The world that a run was trained in, or the one of baselines; refuses the run of another task."""
     from gpf.runs.folder import RunError, read_config
 
-    if policy in POLICIES:
+    if is_baseline(policy):
         return Scenario.preset("reference")
     written = read_config(Path(policy))
     task = written.get("task", "plume")  # runs of early versions do not say

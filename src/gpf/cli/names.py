@@ -8,7 +8,10 @@ from gpf.plume.scenario import Scenario
 from gpf.settings import choose, unknown
 from gpf.tasks.registry import REGISTRY
 
-POLICIES = ("random", "reactive", "cast-and-surge")
+POLICIES = (
+    "random", "reactive", "cast-and-surge", "cast-and-surge-tuned", "bilateral", "infotaxis", "space-aware-infotaxis",
+    "thompson", "greedy-belief", "particle-filter",
+)  # fmt: skip
 """The names of `gpf.navigation.policies.POLICIES`."""
 RULES = (
     "warmup", "grow_patience", "grow_threshold", "grow_at", "grow_slope", "start_depth", "grow_by", "grow_place",
@@ -21,10 +24,18 @@ RULES = (
 """The fields of `gpf.Rules`."""
 
 
+def is_baseline(name: str) -> bool:
+    """Whether a name is that of a policy that needs no learning, with its own parameters or those of a file."""
+    return name.partition(":")[0] in POLICIES
+
+
 def check_policy(name: str) -> None:
     """Refuse what is neither a baseline nor a folder."""
-    if name not in POLICIES and not Path(name).is_dir():
+    if not is_baseline(name) and not Path(name).is_dir():
         raise ValueError(f"{unknown('policy', name, POLICIES)}, or the folder of a run")
+    file = name.partition(":")[2]
+    if is_baseline(name) and file and not Path(file).is_file():
+        raise ValueError(f"policy {name!r}: there is no file {file!r}; gpf tune writes one")
 
 
 def check_scenarios(names: Iterable[str]) -> None:

@@ -6,21 +6,25 @@ lanes at once, one episode each.
 
 import copy
 import dataclasses
+import importlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from gpf.plume.inputs import read_json
 from gpf.plume.kernels import Record, kernel
 from gpf.plume.physics import wrap
 from gpf.plume.rng import next_bits, seed_streams
 from gpf.plume.row import row_of
 from gpf.plume.scenario import ACTIONS, Scenario
-from gpf.settings import choose
+from gpf.plume.steering import steer
+from gpf.settings import choose, read
 
 FORWARD, LEFT, RIGHT, AROUND, CAST_LEFT, CAST_RIGHT = range(len(ACTIONS))
 
@@ -97,7 +101,7 @@ class CastAndSurge:
     """Surge upwind for a while after each whiff, then cast across the wind in growing sweeps about where it was.
 
     It remembers, by dead reckoning, where it met the plume last, and it follows a smoothed wind. Its parameters were
-    tuned by `benchmarks/tune_cast_and_surge.py` on seeds that no evaluation uses.
+    tuned for `reference` and `paper` on seeds that no evaluation uses; `gpf tune` finds others for another world.
     """
 
     whiff: float = 3.64e-3
@@ -152,12 +156,29 @@ class CastAndSurge:
         _cast_and_surge(lanes, raw, self._memory, self._parameters[()], self._stride, self._turns, actions)
 
 
-POLICIES: dict[str, type[Policy]] = {"random": Random, "reactive": Reactive, "cast-and-surge": CastAndSurge}
+_OPPONENTS = "gpf.navigation.opponents"
+POLICIES: dict[str, str] = {
+    "random": "gpf.navigation.policies:Random",
+    "reactive": "gpf.navigation.policies:Reactive",
+    "cast-and-surge": "gpf.navigation.policies:CastAndSurge",
+    "cast-and-surge-tuned": f"{_OPPONENTS}.tuned:TunedCastAndSurge",
+    "bilateral": f"{_OPPONENTS}.bilateral:Bilateral",
+    "infotaxis": f"{_OPPONENTS}.searchers:Infotaxis",
+    "space-aware-infotaxis": f"{_OPPONENTS}.searchers:SpaceAwareInfotaxis",
+    "thompson": f"{_OPPONENTS}.searchers:Thompson",
+    "greedy-belief": f"{_OPPONENTS}.searchers:GreedyBelief",
+    "particle-filter": f"{_OPPONENTS}.particles:ParticleFilter",
+}
+"""By name, where a policy is; it is imported when it is asked for."""
 
 
 def make_policy(name: str) -> Policy:
-    """The baseline of that name, with its default parameters."""
-    return POLICIES[choose("policy", name, POLICIES)]()
+    """The policy of that name with its default parameters, or, of `NAME:FILE.json`, with those of a file."""
+    name, _, file = name.partition(":")
+    module, _, attribute = POLICIES[choose("policy", name, POLICIES)].partition(":")
+    kind: Any = getattr(importlib.import_module(module), attribute)
+    made: Policy = read(kind, read_json(Path(file), "parameters"), file) if file else kind()
+    return made
 
 
 @kernel
@@ -211,7 +232,7 @@ def _cast_and_surge(lanes, raw, memories, q, stride, turns, actions):
                 goal += q.lean * m.side
         else:
             goal = _sweep(m, q, upwind)
-        actions[i] = _steer(goal - heading, turns)
+        actions[i] = steer(goal - heading, turns)
 
 
 @njit(error_model="numpy")
@@ -224,14 +245,3 @@ def _sweep(m: Record, q: Record, upwind: float) -> float:
         m.sweep += 1.0
     climb = q.climb - m.sweep * q.descent if m.met else q.search_climb
     return upwind + m.side * (0.5 * math.pi - climb)
-
-
-@njit(error_model="numpy")
-def _steer(turn: float, turns: NDArray[np.float64]) -> int:
-    """The action whose turn comes closest."""
-    best, error = 0, math.inf
-    for action in range(len(turns)):
-        off = abs(wrap(turn - turns[action]))
-        if off < error:
-            best, error = action, off
-    return best
