@@ -3,9 +3,12 @@
 Angles are in rad, counter-clockwise from +x. Stamps are in s, on the clock of the `Robot` that receives the message.
 """
 
+import dataclasses
 import math
 from dataclasses import dataclass
 from typing import Any, Literal
+
+from gpf.plume.inputs import shown, unknown
 
 Sensor = Literal["gas", "wind", "odometry"]
 SENSORS: tuple[Sensor, ...] = ("gas", "wind", "odometry")
@@ -68,6 +71,23 @@ Message = Gas | Wind | Odometry
 def sensor_of(message: Message) -> Sensor:
     """The sensor that a message comes from."""
     return "gas" if isinstance(message, Gas) else "wind" if isinstance(message, Wind) else "odometry"
+
+
+KINDS: dict[Sensor, type[Gas] | type[Wind] | type[Odometry]] = {"gas": Gas, "wind": Wind, "odometry": Odometry}
+
+
+def message_of(sensor: Sensor, values: Any, now: float) -> Message:
+    """A message from plain data: its fields by name. `stamp` may be left out; it then is `now`."""
+    if not isinstance(values, dict):
+        raise ValueError(f"{sensor} must be an object of fields, got {shown(values)}")
+    specs = {spec.name: spec for spec in dataclasses.fields(KINDS[sensor])}
+    for name in values:
+        if name not in specs:
+            raise ValueError(f"{sensor}: {unknown('field', name, specs)}")
+    for name, spec in specs.items():
+        if name != "stamp" and name not in values and spec.default is dataclasses.MISSING:
+            raise ValueError(f"{sensor} must have the field {name}, got {', '.join(values) or 'none'}")
+    return KINDS[sensor](**{"stamp": now, **values})
 
 
 @dataclass(frozen=True)
