@@ -1,5 +1,7 @@
 import dataclasses
 import math
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -314,6 +316,12 @@ def test_a_conversion_is_applied_to_every_reading_and_its_failure_stops():
 def test_a_scenario_faster_than_the_robot_may_go_is_refused():
     with pytest.raises(ValueError, match="linear_max must be at least the scenario's speed, 0.5 m/s, got 0.3"):
         Robot(lambda raw: 0, "paper", limits=Limits(linear_max=0.3))
+
+
+def test_a_robot_needs_neither_torch_nor_numba():
+    code = "import sys; from gpf.edge.robot import Robot; Robot(lambda raw: 0, 'paper')"
+    code += "; print(sorted({'torch', 'numba', 'mcap', 'paho'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
 def test_limits_are_checked():

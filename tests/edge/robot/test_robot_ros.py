@@ -13,6 +13,7 @@ import pytest
 from rosbags.interfaces import Nodetype
 from rosbags.typesys import Stores, get_typestore
 
+import gpf
 from gpf.edge.robot import Command, ros
 from gpf.edge.robot.log import read_log
 from gpf.plume import Scenario
@@ -201,7 +202,7 @@ def ros2(monkeypatch):
     messages("std_msgs", "Float32MultiArray", "String")
     module("std_srvs")
     module("std_srvs.srv", Trigger=object)
-    monkeypatch.setattr("gpf.load_navigator", lambda folder: Navigator(), raising=False)
+    monkeypatch.setitem(vars(gpf), "load_navigator", lambda folder: Navigator())
     monkeypatch.setattr(FakeNode, "parameters", {})
     monkeypatch.setattr(FakeNode, "made", [])
     return types.SimpleNamespace(calls=calls, **runpy.run_path(str(PACKAGE / "gpf_robot" / "node.py")))

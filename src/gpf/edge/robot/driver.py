@@ -58,12 +58,12 @@ class Robot:
     ) -> None:
         self.scenario: Scenario = Scenario.of(navigator.scenario if scenario is None else scenario)
         self.limits: Limits = limits or Limits()
-        self.clock = clock
+        self.clock: Callable[[], float] = clock
         self.motion: Motion | None = None
         """The motion that is under way."""
         self.action: int | None = None
         """The newest action."""
-        self.decisions = 0
+        self.decisions: int = 0
         """How many actions were chosen."""
         self._navigator = navigator
         self._act: Callable[[NDArray[np.float32]], Any] = getattr(navigator, "act", navigator)

@@ -24,7 +24,7 @@ from gpf.edge.robot.messages import Command, Gas, Odometry, Status, Wind
 
 GAS = {"gas_l": "left", "gas_r": "right", "gas_l2": "second_left", "gas_r2": "second_right"}
 """Names of `NAMED_VALUE_FLOAT` and the fields of `Gas` that they stand for."""
-ONLY_VELOCITY = (
+ONLY_VELOCITY: int = (
     common.POSITION_TARGET_TYPEMASK_X_IGNORE
     | common.POSITION_TARGET_TYPEMASK_Y_IGNORE
     | common.POSITION_TARGET_TYPEMASK_Z_IGNORE
@@ -53,7 +53,7 @@ class MavlinkRobot:
     """
 
     def __init__(self, robot: Robot, connection: Any, system: int = 1, component: int = 1) -> None:
-        self.robot = robot
+        self.robot: Robot = robot
         self._connection, self._target = connection, (system, component)
         self._channels = 4 if robot.scenario.decoys else 2
         self._gas: dict[str, float] = {}

@@ -43,7 +43,7 @@ class MqttRobot:
     """
 
     def __init__(self, robot: Robot, host: str = "localhost", port: int = 1883, prefix: str = "gpf") -> None:
-        self.robot = robot
+        self.robot: Robot = robot
         self._prefix = prefix
         self._reported: Status | None = None
         self._lost_at = 0.0
