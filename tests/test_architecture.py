@@ -25,6 +25,8 @@ MAY_IMPORT = {
     "continual": "network",
     "navigation": "plume network settings runs.folder reports.statistics",
     "world_model": "navigation plume network settings runs.folder",
+    # What leaves a run folder for a robot
+    "edge": "navigation plume network settings runs.folder",
     # What is trained, what is compared, what is typed
     "tasks": "world_model navigation continual spectra plume network runs reports settings data",
     "studies": "tasks world_model navigation continual spectra plume network runs reports settings",

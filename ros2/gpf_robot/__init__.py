@@ -1,0 +1,1 @@
+"""A gpf navigator as a ROS 2 node."""
