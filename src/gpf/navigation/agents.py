@@ -8,6 +8,7 @@ from typing import Any, Protocol, get_args
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
+from torch import nn
 
 from gpf.navigation.acting import Acting, NetworkPolicy
 from gpf.navigation.averaging import WeightAverage
@@ -16,7 +17,7 @@ from gpf.navigation.evaluate import Evaluation, Progress, evaluate
 from gpf.navigation.flat import FlatNetwork
 from gpf.navigation.rollouts import Episodes
 from gpf.navigation.seeds import BLOCK, HELD_OUT
-from gpf.network import MLP, CheckpointError, GrowPruneFreeze, attach, load
+from gpf.network import CheckpointError, GrowPruneFreeze, attach, load
 from gpf.plume.scenario import Scenario
 from gpf.plume.world import RAW
 from gpf.runs.folder import CheckpointName, RunError, read_config
@@ -46,7 +47,7 @@ class Learner(Protocol):
         """Go on from a state."""
 
 
-def make_model(config: Config) -> MLP:
+def make_model(config: Config) -> nn.Module:
     """The network before it learns."""
     return config.learner.make_model(config.width, config.depth)
 
@@ -194,7 +195,7 @@ def load_navigator(folder: str | Path, checkpoint: CheckpointName = "last", acti
     with torch.random.fork_rng():  # the network that is built draws random weights, which are then replaced
         net = load_network(folder / "checkpoints" / checkpoint, config)
     model: Any = net.model
-    network = FlatNetwork(model)
+    network = config.learner.FLAT(model)
     if "average" in net.extra:
         network.values[...] = net.extra["average"].numpy()
     policy = NetworkPolicy(network, config.learner.observation, acting, scenario, config.without)

@@ -70,7 +70,7 @@ class Settings(LaneSettings):
     """What judges states: `shared`, a further output of the policy's network, or `memory`, a network of its own that
     sees the features of memory, where the policy does not."""
 
-    def make_model(self, width: int, depth: int) -> MLP:
+    def make_model(self, width: int, depth: int) -> nn.Module:
         """The network before it learns: an output for each action and, if the critic is shared, one for the value."""
         model = MLP(INPUTS[self.observation], width, len(ACTIONS) + (self.critic == "shared"), depth)
         PolicyGradientLearner.prepare(model)
@@ -101,7 +101,7 @@ class PolicyGradientLearner(LaneLearner[Settings]):
 
     def __init__(
         self,
-        model: MLP,
+        model: Any,
         optimizer: torch.optim.Optimizer,
         rollouts: Rollouts,
         settings: Settings,
@@ -112,7 +112,7 @@ class PolicyGradientLearner(LaneLearner[Settings]):
         self.advantages: NDArray[np.float32] = np.zeros(rollouts.rewards.shape, np.float32)
 
     @staticmethod
-    def prepare(model: MLP) -> None:
+    def prepare(model: Any) -> None:
         """Start from a nearly uniform policy and a value of zero, from which PPO learns best."""
         with torch.no_grad():
             model.head.weight[: len(ACTIONS)] *= 0.01
