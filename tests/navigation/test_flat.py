@@ -56,7 +56,8 @@ def test_the_table_holds_the_outputs_for_all_observations():
     tokens = np.array([(left, right, wind) for left in range(7) for right in range(7) for wind in range(8)])
     inputs = np.zeros((STATES, 22), np.float32)
     onehot(tokens, inputs)
-    np.testing.assert_allclose(output_table(FlatNetwork(model), "onehot"), model(torch.from_numpy(inputs)).detach(), atol=1e-5)
+    table = output_table(FlatNetwork(model), "onehot")
+    np.testing.assert_allclose(table, model(torch.from_numpy(inputs)).detach(), atol=1e-5)
 
 
 def test_other_values_do_not_reach_torch():

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from numba import njit
 from numpy.typing import NDArray
+from torch import nn
 
 from gpf.navigation.acting import expected, explore
 from gpf.navigation.averaging import WeightAverage
@@ -66,7 +67,7 @@ class Settings(LearnerSettings):
         """The network before it learns: an output for each action."""
         return MLP(INPUTS[self.observation], width, len(ACTIONS), depth)
 
-    def make_optimizer(self, model: MLP) -> torch.optim.Adam:
+    def make_optimizer(self, model: nn.Module) -> torch.optim.Adam:
         """The optimizer of a network before it learns."""
         return torch.optim.Adam(model.parameters(), lr=self.learning_rate)
 

@@ -1,24 +1,9 @@
-"""The loss of PPO (Schulman et al. 2017): clipped surrogate, entropy bonus and, where it is shared, the value's error."""
-
-from typing import Protocol
+"""The loss of PPO (Schulman et al. 2017): clipped surrogate, entropy bonus, and perhaps the error of the value."""
 
 import torch
 from torch import Tensor
 
 from gpf.plume.scenario import ACTIONS
-
-
-class Weights(Protocol):
-    """Settings of the loss; those of the policy gradient have them."""
-
-    @property
-    def clip(self) -> float: ...
-
-    @property
-    def entropy(self) -> float: ...
-
-    @property
-    def value_weight(self) -> float: ...
 
 
 def log_chances(outputs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
@@ -28,7 +13,15 @@ def log_chances(outputs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def policy_loss(
-    outputs: Tensor, actions: Tensor, before: Tensor, advantages: Tensor, returns: Tensor, weights: Weights
+    outputs: Tensor,
+    actions: Tensor,
+    before: Tensor,
+    advantages: Tensor,
+    returns: Tensor,
+    *,
+    clip: float,
+    entropy: float,
+    value_weight: float,
 ) -> Tensor:
     """The loss of a batch; the value's error counts if there is an output for the value.
 
@@ -38,14 +31,15 @@ def policy_loss(
         before: Their log-probabilities when they were taken, (n,).
         advantages: Of the actions, (n,); normalised here.
         returns: What the value should have been, (n,).
-        weights: Of the terms, and the clip.
+        clip: How far a probability may move, as a ratio.
+        entropy: Weight of the entropy bonus.
+        value_weight: Weight of the value's squared error.
     """
     log_policy, taken = log_chances(outputs, actions)
     ratio = (taken - before).exp()
     advantages = (advantages - advantages.mean()) / (advantages.std(correction=0) + 1e-8)
-    gain = torch.min(ratio * advantages, ratio.clamp(1.0 - weights.clip, 1.0 + weights.clip) * advantages).mean()
-    entropy = -(log_policy.exp() * log_policy).sum(1).mean()
-    loss = -gain - weights.entropy * entropy
+    gain = torch.min(ratio * advantages, ratio.clamp(1.0 - clip, 1.0 + clip) * advantages).mean()
+    loss = -gain + entropy * (log_policy.exp() * log_policy).sum(1).mean()
     if outputs.shape[1] > len(ACTIONS):
-        loss = loss + weights.value_weight * (outputs[:, -1] - returns).square().mean()
+        loss = loss + value_weight * (outputs[:, -1] - returns).square().mean()
     return loss

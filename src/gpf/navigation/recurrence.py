@@ -81,7 +81,7 @@ class _GRU(Function):
         spoken = inputs.new_empty(count, three)
         given = [one.numpy() for one in (inputs, parts, spoken, states)]
         for t in range(steps):
-            torch.where(starts[t, :, None], 0.0, state if t == 0 else states[t - 1], out=before[t])
+            before[t].copy_(state if t == 0 else states[t - 1]).masked_fill_(starts[t, :, None], 0.0)
             torch.addmm(bias, before[t], weight.T, out=spoken)
             _gru_step(given[0][t], given[2], before[t].numpy(), given[1][t], given[3][t])
         ctx.save_for_backward(parts, before, weight, starts)

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from gpf.navigation import policy_gradient
 from gpf.navigation.flat import FlatNetwork
 from gpf.navigation.inputs import INPUTS, RecurrentObservation
-from gpf.navigation.policy_gradient import Critic, CriticName, PolicyGradientLearner, generalized_advantages
+from gpf.navigation.policy_gradient import Critic, PolicyGradientLearner, generalized_advantages
 from gpf.navigation.policy_loss import log_chances, policy_loss
 from gpf.navigation.recurrent_flat import FlatRecurrent
 from gpf.navigation.recurrent_network import CellName, RecurrentNetwork
@@ -137,7 +137,7 @@ class RecurrentLearner(PolicyGradientLearner):
             for batch in torch.randperm(count).split(max(1, s.minibatch // s.horizon)):
                 made = sequences.outputs(self.model, batch)
                 parts = (one[:, batch].flatten(0, 1) for one in (actions, before, advantages, returns))
-                loss = policy_loss(made, *parts, s)
+                loss = policy_loss(made, *parts, clip=s.clip, entropy=s.entropy, value_weight=s.value_weight)
                 self.optimizer.zero_grad()
                 loss.backward()
                 if s.gradient_clip:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from gpf.navigation.recurrence import gru, minimal_gru
-from gpf.network import register_identity, zero_outputs
+from gpf.network import register_identity, register_units, zero_outputs
 
 CellName = Literal["mingru", "gru"]
 """`mingru`, of which gates see the input alone, so that a sequence is one scan; `gru`, of which gates see the state."""
@@ -92,6 +92,7 @@ class GRUBlock(RecurrentBlock):
 BLOCKS: dict[str, type[MinimalGRUBlock | GRUBlock]] = {"mingru": MinimalGRUBlock, "gru": GRUBlock}
 for kind in BLOCKS.values():
     register_identity(kind, zero_outputs("out"))
+register_units(MinimalGRUBlock, lambda block: [([block.gate, block.candidate], [], block.out)])
 
 
 class RecurrentNetwork(nn.Module):

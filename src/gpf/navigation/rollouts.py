@@ -161,7 +161,8 @@ class Rollouts:
         """Everything on which the next rollout depends."""
         return {
             **self.world.state(), "memories": self.memories, "chances": self.chances, "starts": self.starts,
-            "next_inputs": self.inputs[-1], "next_states": self.states[-2], "next_beside": self.beside[-1], "begun": np.array(self._begun),
+            "next_inputs": self.inputs[-1], "next_states": self.states[-2],
+            "next_beside": self.beside[-1], "begun": np.array(self._begun),
         }  # fmt: skip
 
     def restore(self, state: dict[str, NDArray[Any]]) -> None:
