@@ -8,16 +8,16 @@ from typing import Any, Protocol, get_args
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from torch import nn
 
 from gpf.navigation.acting import Acting, NetworkPolicy
 from gpf.navigation.averaging import WeightAverage
 from gpf.navigation.config import LEARNERS, Config, check_acting, flat_settings
 from gpf.navigation.evaluate import Evaluation, Progress, evaluate
 from gpf.navigation.flat import FlatNetwork
+from gpf.navigation.recurrent_network import RecurrentNetwork
 from gpf.navigation.rollouts import Episodes
 from gpf.navigation.seeds import BLOCK, HELD_OUT
-from gpf.network import CheckpointError, GrowPruneFreeze, attach, load
+from gpf.network import MLP, CheckpointError, GrowPruneFreeze, attach, load
 from gpf.plume.scenario import Scenario
 from gpf.plume.world import RAW
 from gpf.runs.folder import CheckpointName, RunError, read_config
@@ -47,7 +47,7 @@ class Learner(Protocol):
         """Go on from a state."""
 
 
-def make_model(config: Config) -> nn.Module:
+def make_model(config: Config) -> MLP | RecurrentNetwork:
     """The network before it learns."""
     return config.learner.make_model(config.width, config.depth)
 

@@ -70,7 +70,7 @@ class Settings(LaneSettings):
     """What judges states: `shared`, a further output of the policy's network, or `memory`, a network of its own that
     sees the features of memory, where the policy does not."""
 
-    def make_model(self, width: int, depth: int) -> nn.Module:
+    def make_model(self, width: int, depth: int) -> MLP:
         """The network before it learns: an output for each action and, if the critic is shared, one for the value."""
         model = MLP(INPUTS[self.observation], width, len(ACTIONS) + (self.critic == "shared"), depth)
         PolicyGradientLearner.prepare(model)

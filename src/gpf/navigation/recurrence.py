@@ -31,7 +31,7 @@ def minimal_gru(gates: Tensor, candidates: Tensor, starts: Tensor, state: Tensor
         starts: Bool (T, n).
         state: Float (n, H).
     """
-    states: Tensor = _MinimalGRU.apply(gates, candidates, starts, state)  # type: ignore[no-untyped-call]
+    states: Tensor = _MinimalGRU.apply(gates, candidates, starts, state)
     return states
 
 
@@ -45,7 +45,7 @@ def gru(inputs: Tensor, weight: Tensor, bias: Tensor, starts: Tensor, state: Ten
         starts: Bool (T, n).
         state: Float (n, H).
     """
-    states: Tensor = _GRU.apply(inputs, weight, bias, starts, state)  # type: ignore[no-untyped-call]
+    states: Tensor = _GRU.apply(inputs, weight, bias, starts, state)
     return states
 
 

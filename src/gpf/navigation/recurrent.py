@@ -37,7 +37,7 @@ class Settings(policy_gradient.Settings):
     RULES: ClassVar[dict[str, Any]] = {**policy_gradient.Settings.RULES, "max_depth": 2}
     RULES_BY_OBSERVATION: ClassVar[dict[str, dict[str, Any]]] = {}
 
-    observation: RecurrentObservation = "onehot"
+    observation: RecurrentObservation = "onehot"  # type: ignore[assignment]  # others see features of memory
     """What the network sees: the paper's 22 zeros and ones (`onehot`), or readings, wind and heading (`raw`)."""
     cell: CellName = "mingru"
     """What remembers: `mingru`, a minimal GRU, of which gates see the input alone, or `gru`."""
@@ -46,7 +46,7 @@ class Settings(policy_gradient.Settings):
     minibatch: int = number(2048, 1)
     """Environment steps in a gradient step: whole sequences of `horizon` steps, one at least."""
 
-    def make_model(self, width: int, depth: int) -> RecurrentNetwork:
+    def make_model(self, width: int, depth: int) -> RecurrentNetwork:  # type: ignore[override]  # not an MLP
         """The network before it learns: an output for each action and, if the critic is shared, one for the value."""
         outputs = len(ACTIONS) + (self.critic == "shared")
         model = RecurrentNetwork(INPUTS[self.observation], width, outputs, depth, self.cell)

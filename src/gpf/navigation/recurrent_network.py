@@ -5,6 +5,7 @@
 A new block whose `out` is zero leaves the outputs as they are.
 """
 
+import math
 from typing import Any, Literal
 
 import torch
@@ -15,23 +16,23 @@ from gpf.network import register_identity, register_units, zero_outputs
 
 CellName = Literal["mingru", "gru"]
 """`mingru`, of which gates see the input alone, so that a sequence is one scan; `gru`, of which gates see the state."""
-LONGEST = 100.0
-"""Time constant of the slowest unit of a new minimal GRU, steps; the others lie between it and `SHORTEST`."""
+LONGEST = 1000.0
+"""Time constant of the slowest unit of a new block, steps; the others lie between it and `SHORTEST`. The slowest ones
+sum up what they see, as dead reckoning must."""
 SHORTEST = 2.0
+GAIN = 2.0**0.5
+"""Of maps of what was rectified, which has half of the variance."""
 
 
 class RecurrentBlock(nn.Module):
     """What both kinds of block have: as many units of memory as the stack is wide, and a map of them back to it."""
 
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.width = width
+    out: nn.Linear
 
     @property
     def units(self) -> int:
         """Numbers that it remembers."""
-        out: Any = self.out
-        return int(out.in_features)
+        return self.out.in_features
 
     def states(self, x: Tensor, starts: Tensor, state: Tensor) -> Tensor:
         """What it remembers after each step: (T, n, width), (T, n), (n, units) -> (T, n, units)."""
@@ -48,20 +49,24 @@ class RecurrentBlock(nn.Module):
         return x + added.view_as(x)
 
 
+def _shares(units: int) -> Tensor:
+    """How far each unit goes towards its candidate in a step: the inverses of time constants in even ratios."""
+    return 1.0 / torch.logspace(math.log10(SHORTEST), math.log10(LONGEST), units)
+
+
 class MinimalGRUBlock(RecurrentBlock):
-    """A minimal GRU. Its units begin with time constants from two steps to a hundred."""
+    """A minimal GRU."""
 
     def __init__(self, width: int) -> None:
-        super().__init__(width)
+        super().__init__()
         self.gate: nn.Linear = nn.Linear(width, width)
         self.candidate: nn.Linear = nn.Linear(width, width)
-        self.out: nn.Linear = nn.Linear(width, width)
+        self.out = nn.Linear(width, width)
         with torch.no_grad():
-            for part in (self.gate, self.candidate, self.out):
-                nn.init.orthogonal_(part.weight)
+            for part, gain in ((self.gate, GAIN), (self.candidate, GAIN), (self.out, 1.0)):
+                nn.init.orthogonal_(part.weight, gain)
                 nn.init.zeros_(part.bias)
-            shares = torch.logspace(0.0, 1.0, width, base=LONGEST / SHORTEST).reciprocal() / SHORTEST
-            self.gate.bias.copy_(shares.logit())
+            self.gate.bias.copy_(_shares(width).logit())
 
     def states(self, x: Tensor, starts: Tensor, state: Tensor) -> Tensor:
         """The scan."""
@@ -72,17 +77,16 @@ class GRUBlock(RecurrentBlock):
     """A GRU, as torch's."""
 
     def __init__(self, width: int) -> None:
-        super().__init__(width)
+        super().__init__()
         self.input: nn.Linear = nn.Linear(width, 3 * width)
         self.recurrent: nn.Linear = nn.Linear(width, 3 * width)
-        self.out: nn.Linear = nn.Linear(width, width)
+        self.out = nn.Linear(width, width)
         with torch.no_grad():
-            for part in (self.input, self.recurrent, self.out):
+            for part, gain in ((self.input, GAIN), (self.recurrent, 1.0), (self.out, 1.0)):
                 for rows in part.weight.split(width):
-                    nn.init.orthogonal_(rows)
+                    nn.init.orthogonal_(rows, gain)
                 nn.init.zeros_(part.bias)
-            shares = torch.logspace(0.0, 1.0, width, base=LONGEST / SHORTEST).reciprocal() / SHORTEST
-            self.input.bias[width : 2 * width] = -shares.logit()
+            self.input.bias[width : 2 * width] = -_shares(width).logit()
 
     def states(self, x: Tensor, starts: Tensor, state: Tensor) -> Tensor:
         """Step by step."""
@@ -102,7 +106,7 @@ class RecurrentNetwork(nn.Module):
         super().__init__()
         self.cell = cell
         self.encoder: nn.Linear = nn.Linear(inputs, width)
-        nn.init.orthogonal_(self.encoder.weight, 2.0**0.5)
+        nn.init.normal_(self.encoder.weight, std=0.5)  # of the paper's 22 inputs three are 1
         nn.init.zeros_(self.encoder.bias)
         self.layers: nn.ModuleList = nn.ModuleList()
         self.head: nn.Linear = nn.Linear(width, outputs)
