@@ -90,7 +90,9 @@ def settings(**changes: Any) -> Any:
     """Our configuration, of a network whose depth is fixed."""
     from gpf.navigation.config import Config
 
-    return Config.of(learner="recurrent", gpf=False, depth=1, lanes=128, horizon=64, critic="shared", **changes)
+    return Config.of(
+        learner="recurrent", gpf=False, depth=1, lanes=128, horizon=64, critic="shared", averaging=0.0, **changes
+    )
 
 
 def ours(cell: str, threads: int) -> Callable[[int], int]:

@@ -29,7 +29,16 @@ def network(cell="mingru", depth=2, width=8, inputs=22, seed=0):
 
 
 def config(**changes):
-    small = {"lanes": 8, "horizon": 16, "minibatch": 48, "width": 8, "depth": 1, "steps": 2048, "seed": 901}
+    small = {
+        "lanes": 8,
+        "horizon": 16,
+        "minibatch": 48,
+        "width": 8,
+        "depth": 1,
+        "steps": 2048,
+        "seed": 901,
+        "critic": "shared",
+    }
     return Config.of(learner="recurrent", **{**small, "gpf": False, **changes})
 
 

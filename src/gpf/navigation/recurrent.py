@@ -33,8 +33,10 @@ class Settings(policy_gradient.Settings):
 
     NAME: ClassVar[str] = "recurrent"
     FLAT: ClassVar[type[FlatNetwork]] = FlatRecurrent
-    BY_OBSERVATION: ClassVar[dict[str, dict[str, Any]]] = {}
-    RULES: ClassVar[dict[str, Any]] = {**policy_gradient.Settings.RULES, "max_depth": 2}
+    BY_OBSERVATION: ClassVar[dict[str, dict[str, Any]]] = {"onehot": {"critic": "memory"}}
+    RULES: ClassVar[dict[str, Any]] = {
+        **policy_gradient.Settings.RULES, "grow_patience": 60, "grow_threshold": 0.005, "max_depth": 2,
+    }  # fmt: skip
     RULES_BY_OBSERVATION: ClassVar[dict[str, dict[str, Any]]] = {}
 
     observation: RecurrentObservation = "onehot"  # type: ignore[assignment]  # others see features of memory
@@ -43,6 +45,8 @@ class Settings(policy_gradient.Settings):
     """What remembers: `mingru`, a minimal GRU, of which gates see the input alone, or `gru`."""
     burn_in: int = number(0, 0)
     """Steps before a rollout over which the network runs first, for a state of its own; at most `horizon`."""
+    steps: int = number(6_000_000, 1, 10**12)
+    averaging: float = number(0.95, 0.0, 1.0, below=True)
     minibatch: int = number(2048, 1)
     """Environment steps in a gradient step: whole sequences of `horizon` steps, one at least."""
 
