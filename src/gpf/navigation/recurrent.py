@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from gpf.navigation import policy_gradient
 from gpf.navigation.flat import FlatNetwork
 from gpf.navigation.inputs import INPUTS, RecurrentObservation
-from gpf.navigation.policy_gradient import Critic, PolicyGradientLearner, generalized_advantages
+from gpf.navigation.policy_gradient import Critic, CriticName, PolicyGradientLearner, generalized_advantages
 from gpf.navigation.policy_loss import log_chances, policy_loss
 from gpf.navigation.recurrent_flat import FlatRecurrent
 from gpf.navigation.recurrent_network import CellName, RecurrentNetwork
@@ -33,7 +33,7 @@ class Settings(policy_gradient.Settings):
 
     NAME: ClassVar[str] = "recurrent"
     FLAT: ClassVar[type[FlatNetwork]] = FlatRecurrent
-    BY_OBSERVATION: ClassVar[dict[str, dict[str, Any]]] = {"onehot": {"critic": "memory"}}
+    BY_OBSERVATION: ClassVar[dict[str, dict[str, Any]]] = {"raw": {"critic": "shared"}}
     RULES: ClassVar[dict[str, Any]] = {
         **policy_gradient.Settings.RULES, "grow_patience": 60, "grow_threshold": 0.005, "max_depth": 2,
     }  # fmt: skip
@@ -45,6 +45,7 @@ class Settings(policy_gradient.Settings):
     """What remembers: `mingru`, a minimal GRU, of which gates see the input alone, or `gru`."""
     burn_in: int = number(0, 0)
     """Steps before a rollout over which the network runs first, for a state of its own; at most `horizon`."""
+    critic: CriticName = "memory"
     steps: int = number(6_000_000, 1, 10**12)
     averaging: float = number(0.95, 0.0, 1.0, below=True)
     minibatch: int = number(2048, 1)
