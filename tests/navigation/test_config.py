@@ -103,11 +103,17 @@ def test_a_plan_takes_the_place_of_the_rules_that_grow_and_prune():
     [
         ({"learner": "dog"}, "unknown learner 'dog'; accepted: policy-gradient, recurrent, parallel, online"),
         ({"learner": "onlin"}, "unknown learner 'onlin'; did you mean 'online'[?]"),
-        ({"learner": "online", "lanes": 4}, "lanes is a setting of policy-gradient and recurrent and parallel, not of online"),
+        (
+            {"learner": "online", "lanes": 4},
+            "lanes is a setting of policy-gradient and recurrent and parallel, not of online",
+        ),
         ({"learner": "online", "entropy": 0.1}, "entropy is a setting of policy-gradient and recurrent, not of online"),
         ({"episodes": 5}, "episodes is a setting of online, not of policy-gradient"),
         ({"q_learning": True}, "q_learning is a setting of parallel and online, not of policy-gradient"),
-        ({"learner": "parallel", "critic": "shared"}, "critic is a setting of policy-gradient and recurrent, not of parallel"),
+        (
+            {"learner": "parallel", "critic": "shared"},
+            "critic is a setting of policy-gradient and recurrent, not of parallel",
+        ),
         ({"learning_rat": 1.0}, "unknown setting 'learning_rat'; did you mean 'learning_rate'[?]"),
         ({"dept": 1}, "unknown setting 'dept'; did you mean 'depth'[?]"),
         ({"critic": "memory"}, "critic must be shared with observation memory"),
