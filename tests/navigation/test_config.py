@@ -42,9 +42,10 @@ def test_only_the_reward_of_a_search_pays_for_loitering():
 
 @pytest.mark.parametrize("learner", LEARNERS)
 def test_plain_settings_make_the_same_configuration_again(learner):
+    sees = {} if learner == "recurrent" else {"observation": "memory", "without": ["clock"]}
     config = Config.of(
-        learner=learner, observation="memory", learning_rate=1, rules={"max_depth": 4, "grow_trial": None},
-        plan=["3:grow"], without=["clock"], depth=2, seed=5,
+        learner=learner, learning_rate=1, rules={"max_depth": 4, "grow_trial": None}, plan=["3:grow"], depth=2, seed=5,
+        **sees,
     )  # fmt: skip
     again = Config.of(json.loads(json.dumps(config.plain())))
     assert again == config
@@ -100,13 +101,19 @@ def test_a_plan_takes_the_place_of_the_rules_that_grow_and_prune():
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"learner": "dog"}, "unknown learner 'dog'; accepted: policy-gradient, parallel, online"),
+        ({"learner": "dog"}, "unknown learner 'dog'; accepted: policy-gradient, recurrent, parallel, online"),
         ({"learner": "onlin"}, "unknown learner 'onlin'; did you mean 'online'[?]"),
-        ({"learner": "online", "lanes": 4}, "lanes is a setting of policy-gradient and parallel, not of online"),
-        ({"learner": "online", "entropy": 0.1}, "entropy is a setting of policy-gradient, not of online"),
+        (
+            {"learner": "online", "lanes": 4},
+            "lanes is a setting of policy-gradient and recurrent and parallel, not of online",
+        ),
+        ({"learner": "online", "entropy": 0.1}, "entropy is a setting of policy-gradient and recurrent, not of online"),
         ({"episodes": 5}, "episodes is a setting of online, not of policy-gradient"),
         ({"q_learning": True}, "q_learning is a setting of parallel and online, not of policy-gradient"),
-        ({"learner": "parallel", "critic": "shared"}, "critic is a setting of policy-gradient, not of parallel"),
+        (
+            {"learner": "parallel", "critic": "shared"},
+            "critic is a setting of policy-gradient and recurrent, not of parallel",
+        ),
         ({"learning_rat": 1.0}, "unknown setting 'learning_rat'; did you mean 'learning_rate'[?]"),
         ({"dept": 1}, "unknown setting 'dept'; did you mean 'depth'[?]"),
         ({"critic": "memory"}, "critic must be shared with observation memory"),
@@ -188,7 +195,7 @@ def test_what_users_need_stands_in_the_package():
 
 @pytest.mark.parametrize("learner", LEARNERS)
 def test_the_smallest_whole_numbers_are_accepted_and_smaller_ones_refused(learner):
-    from_zero = {"seed": 0, "evaluate": 0}
+    from_zero = {"seed": 0, "evaluate": 0, **({"burn_in": 0} if learner == "recurrent" else {})}
     whole = [name for name, kind in flat_settings(learner).items() if kind is int and name not in from_zero]
     assert {"width", "depth", "round_epochs", "validate_every", "validation_episodes"} < set(whole)
     Config.of(learner=learner, gpf=False, **from_zero, **dict.fromkeys(whole, 1))

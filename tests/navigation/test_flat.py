@@ -56,15 +56,16 @@ def test_the_table_holds_the_outputs_for_all_observations():
     tokens = np.array([(left, right, wind) for left in range(7) for right in range(7) for wind in range(8)])
     inputs = np.zeros((STATES, 22), np.float32)
     onehot(tokens, inputs)
-    np.testing.assert_allclose(output_table(FlatNetwork(model)), model(torch.from_numpy(inputs)).detach(), atol=1e-5)
+    table = output_table(FlatNetwork(model), "onehot")
+    np.testing.assert_allclose(table, model(torch.from_numpy(inputs)).detach(), atol=1e-5)
 
 
 def test_other_values_do_not_reach_torch():
     model = gpf.MLP(22, 16, 6)
     network = FlatNetwork(model)
     other = network.with_values(np.zeros_like(network.values))
-    assert not output_table(other).any()
-    assert output_table(network).any()
+    assert not output_table(other, "onehot").any()
+    assert output_table(network, "onehot").any()
 
 
 def test_networks_of_other_layers_are_refused():

@@ -548,6 +548,34 @@ def test_declarations_that_cannot_be_are_refused(chain, message):
         net.compact()
 
 
+class Multiplied(nn.Module):
+    """Units that two maps make together, in a way that only the block knows."""
+
+    def __init__(self):
+        super().__init__()
+        self.left, self.right, self.down = nn.Linear(4, 8), nn.Linear(4, 8), nn.Linear(8, 4)
+
+    def forward(self, x):
+        return x + self.down(self.left(x).sin() * self.right(x).cumsum(0))
+
+
+gpf.network.register_units(Multiplied, lambda block: [([block.left, block.right], [], block.down)])
+
+
+def test_units_that_several_maps_make_together_go_from_all_of_them():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Sequential(Multiplied(), Multiplied()))
+    net = gpf.attach(model, torch.optim.Adam(model.parameters()), stack="0", rules=UNITS)
+    net.prune(keep=0.5)
+    x = torch.randn(6, 4)
+    expected = model(x)
+    net.remove_units()
+    for block, left in zip(model[0], (4, 8), strict=True):  # the newest layer is spared
+        assert (block.left.out_features, block.right.out_features, block.down.in_features) == (left, left, left)
+    assert_close(model(x), expected)
+    assert_consistent(net)
+
+
 def test_the_blocks_of_our_world_model_lose_units_of_their_perceptrons():
     from gpf.world_model.model import Block
 

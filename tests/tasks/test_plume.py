@@ -96,6 +96,34 @@ def test_the_same_seed_gives_the_same_run_and_interruptions_change_nothing(learn
     assert {event["kind"] for event in whole[0][1]} == {"grown", "pruned", "frozen", "undone"}
 
 
+RECURRENT = {
+    "rules": (RULES, 1, {"grown", "pruned", "frozen", "undone"}),
+    "units": (policy_gradient.GROWING, 2, {"grown", "pruned", "removed"}),
+}
+
+
+@pytest.mark.parametrize("events", RECURRENT)
+def test_what_lanes_remember_follows_every_event_and_survives_interruptions(events, tmp_path, short_world):
+    """Recurrent blocks grow, lose weights or units, fail their trial and freeze; the run resumes bit for bit."""
+    rules, depth, kinds = RECURRENT[events]
+    settings = {**SHORT, **LANES, "learner": "recurrent", "burn_in": 4, "rules": rules, "depth": depth, "evaluate": 20}
+    for name in ("whole", "pieces"):
+        TASK.create(tmp_path / name, TASK.of({**settings, "scenario": str(short_world)})).close()
+    train(Run.open(tmp_path / "whole"))
+    for _ in range(3):
+        run = Run.open(tmp_path / "pieces")
+        training = begin(run)
+        training.round()
+        training.round()
+        run.close()
+    train(Run.open(tmp_path / "pieces"))
+    whole = what_happened(tmp_path / "whole")
+    assert whole == what_happened(tmp_path / "pieces")
+    assert {event["kind"] for event in whole[0][1]} == kinds
+    navigator = load_navigator(tmp_path / "whole")
+    assert navigator.evaluate(20).summary()["success"] == whole[1]["success"]
+
+
 def test_planned_rules_grow_prune_and_remove_units_and_a_run_of_them_resumes_too(tmp_path, start):
     for name in ("whole", "pieces"):
         start("policy-gradient", tmp_path / name, rules=policy_gradient.GROWING, depth=2).close()

@@ -8,7 +8,8 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gpf.navigation.flat import FlatNetwork, forward
-from gpf.navigation.inputs import kept_inputs, write_inputs
+from gpf.navigation.inputs import SEES, kept_inputs, write_inputs
+from gpf.navigation.recurrent_flat import advance
 from gpf.plume.kernels import kernel
 from gpf.plume.memory import blank_memories, whiff_threshold
 from gpf.plume.rng import next_bits, seed_streams, uniform
@@ -31,7 +32,7 @@ class NetworkPolicy:
         outputs: The network's outputs for each lane's last observation, shape (lanes, outputs).
     """
 
-    PER_LANE: ClassVar[tuple[str, ...]] = ("_streams", "_memories", "outputs")
+    PER_LANE: ClassVar[tuple[str, ...]] = ("_streams", "_memories", "_states", "outputs")
 
     def __init__(
         self,
@@ -47,7 +48,7 @@ class NetworkPolicy:
         self.keep: NDArray[np.float32] = kept_inputs(observation, without)
         self._tokenizer = row_of(tokenizer)
         self._activations = network.activations()[0]
-        self._table = output_table(network) if observation == "onehot" else NO_TABLE
+        self._table = output_table(network, observation)
         self._memories = blank_memories(0, self._tokenizer["sensor_noise"])
 
     @property
@@ -77,11 +78,13 @@ class NetworkPolicy:
         self._row = row_of(scenario)
         self._streams = seed_streams([(seed, 1) for seed in seeds])  # 1: not the world's own stream
         self._memories = blank_memories(len(seeds), self._tokenizer["sensor_noise"])
+        self._states = np.zeros((len(seeds), self.network.state_size), np.float32)
         self.outputs: NDArray[np.float32] = np.zeros((len(seeds), int(self.network.layers[-1]["outputs"])), np.float32)
 
     def forget(self, lanes: NDArray[np.bool_]) -> None:
         """Forget what was observed in some lanes, whose episodes are over; their random streams go on."""
         self._memories["age"][lanes] = -1
+        self._states[lanes] = 0.0
 
     def redraw(self, seeds: Sequence[tuple[int, ...]]) -> None:
         """Draw from other random streams from now on: the first lanes from those of the seeds, the next again, ..."""
@@ -91,28 +94,34 @@ class NetworkPolicy:
         """Choose actions in the lanes given by their indices; raw observations of all lanes have shape (n, 5)."""
         network = self.network
         _act(
-            lanes, self._tokenizer, self._row, raw, self._memories, self._streams, self.observation == "memory",
-            self.keep, 0.0 if self.acting == "greedy" else SAMPLED, network.layers, network.values, self._activations,
-            self._table, np.empty(len(self.keep), np.float32), np.empty(3, np.int64), self.outputs, actions,
+            lanes, self._tokenizer, self._row, raw, self._memories, self._streams, SEES[self.observation],
+            self.keep, 0.0 if self.acting == "greedy" else SAMPLED, network.layers, network.blocks, network.values,
+            self._activations, self._table, np.empty(len(self.keep), np.float32), np.empty(3, np.int64), self._states,
+            self.outputs, actions,
         )  # fmt: skip
 
 
 @kernel
 def _act(
-    lanes, tokenizer, p, raw, memories, streams, remembers, keep, exploration, layers, values, activations, table,
-    inputs, tokens, outputs, actions,
+    lanes, tokenizer, p, raw, memories, streams, sees, keep, exploration, layers, blocks, values, activations, table,
+    inputs, tokens, states, outputs, actions,
 ):  # fmt: skip
     for n in range(len(lanes)):
         i = lanes[n]
         tokens[0], tokens[1] = level(tokenizer, raw[i, 0]), level(tokenizer, raw[i, 1])
         tokens[2] = octant(tokenizer, raw[i, 2], raw[i, 3], raw[i, 4])
-        write_inputs(remembers, keep, p, tokens, raw[i], memories[i], inputs)
-        respond(layers, values, activations, table, tokens, inputs, outputs[i])
+        write_inputs(sees, keep, p, tokens, raw[i], memories[i], inputs)
+        respond(layers, blocks, values, activations, table, tokens, inputs, states[i], outputs[i])
         actions[i] = explore(outputs[i], exploration, streams[i])
 
 
-def output_table(network: FlatNetwork) -> NDArray[np.float32]:
-    """The outputs of a network of the paper's 22 inputs for all 392 observations, shape (392, outputs)."""
+def output_table(network: FlatNetwork, observation: str) -> NDArray[np.float32]:
+    """The outputs of a network of the paper's 22 inputs for all 392 observations, shape (392, outputs).
+
+    Where there are more observations, or the network remembers something, there is no such table.
+    """
+    if observation != "onehot" or network.state_size:
+        return NO_TABLE
     table = np.zeros((STATES, int(network.layers[-1]["outputs"])), np.float32)
     _tabulate(network.layers, network.values, network.activations()[0], table)
     return table
@@ -185,14 +194,16 @@ def explore(outputs: NDArray[np.float32], exploration: float, stream: NDArray[np
 @njit(error_model="numpy")
 def respond(
     layers: NDArray[np.void],
+    blocks: NDArray[np.void],
     values: NDArray[np.float32],
     activations: NDArray[np.float32],
     table: NDArray[np.float32],
     tokens: NDArray[np.int64],
     inputs: NDArray[np.float32],
+    state: NDArray[np.float32],
     out: NDArray[np.float32],
 ) -> None:
-    """Write the network's outputs for a lane's observation, from the table if there is one."""
+    """Write the network's outputs for a lane's observation, from the table if there is one; its state takes a step."""
     if len(table):
         state = (tokens[0] * LEVELS + tokens[1]) * OCTANTS + tokens[2]
         for k in range(len(out)):
@@ -200,6 +211,9 @@ def respond(
         return
     for i in range(len(inputs)):
         activations[0, i] = inputs[i]
+    if len(blocks):
+        advance(layers, blocks, values, activations, state, out)
+        return
     forward(layers, values, activations)
     for k in range(len(out)):
         out[k] = activations[len(layers), k]

@@ -15,6 +15,7 @@ from gpf.navigation.config import LEARNERS, Config, check_acting, flat_settings
 from gpf.navigation.evaluate import Evaluation, Progress, evaluate
 from gpf.navigation.flat import FlatNetwork
 from gpf.navigation.odometry import Grade, Odometry, with_odometry
+from gpf.navigation.recurrent_network import RecurrentNetwork
 from gpf.navigation.rollouts import Episodes
 from gpf.navigation.seeds import BLOCK, HELD_OUT
 from gpf.network import MLP, CheckpointError, GrowPruneFreeze, attach, load
@@ -47,7 +48,7 @@ class Learner(Protocol):
         """Go on from a state."""
 
 
-def make_model(config: Config) -> MLP:
+def make_model(config: Config) -> MLP | RecurrentNetwork:
     """The network before it learns."""
     return config.learner.make_model(config.width, config.depth)
 
@@ -200,7 +201,7 @@ def load_navigator(folder: str | Path, checkpoint: CheckpointName = "last", acti
     with torch.random.fork_rng():  # the network that is built draws random weights, which are then replaced
         net = load_network(folder / "checkpoints" / checkpoint, config)
     model: Any = net.model
-    network = FlatNetwork(model)
+    network = config.learner.FLAT(model)
     if "average" in net.extra:
         network.values[...] = net.extra["average"].numpy()
     policy = NetworkPolicy(network, config.learner.observation, acting, scenario, config.without)

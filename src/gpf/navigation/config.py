@@ -9,15 +9,15 @@ from types import MappingProxyType
 from typing import Any
 
 from gpf import settings
-from gpf.navigation import online, parallel, policy_gradient
+from gpf.navigation import online, parallel, policy_gradient, recurrent
 from gpf.navigation.inputs import kept_inputs
 from gpf.navigation.seeds import BLOCK
 from gpf.network import Rules
 from gpf.plume.scenario import Scenario
 
-LearnerSettings = policy_gradient.Settings | parallel.Settings | online.Settings
+LearnerSettings = policy_gradient.Settings | recurrent.Settings | parallel.Settings | online.Settings
 LEARNERS: dict[str, type[LearnerSettings]] = {
-    kind.NAME: kind for kind in (policy_gradient.Settings, parallel.Settings, online.Settings)
+    kind.NAME: kind for kind in (policy_gradient.Settings, recurrent.Settings, parallel.Settings, online.Settings)
 }
 """The settings of each learner, by its name."""
 
@@ -27,7 +27,8 @@ class Config:
     """What to train, and how. `Config.of` makes one from flat settings."""
 
     learner: LearnerSettings = dataclasses.field(default_factory=policy_gradient.Settings)
-    """`policy-gradient` (PPO), `parallel` (Expected SARSA in many lanes) or `online` (the paper's protocol)."""
+    """`policy-gradient` (PPO), `recurrent` (PPO with a memory that it learns), `parallel` (Expected SARSA in many
+    lanes) or `online` (the paper's protocol)."""
     scenario: str = "reference"
     """Where: a preset ({presets}) or a path to a scenario's .json file."""
     seed: int = settings.number(0, 0, BLOCK - 1)
@@ -94,6 +95,8 @@ class Config:
             raise ValueError(
                 "critic must be shared with observation memory, where the policy sees the same; got memory"
             )
+        if isinstance(learner, recurrent.Settings) and learner.burn_in > learner.horizon:
+            raise ValueError(f"burn_in must be at most horizon, {learner.horizon}, got {learner.burn_in}")
         if not self.gpf and (self.rules or self.plan):
             raise ValueError(f"{'rules need' if self.rules else 'plan needs'} gpf, which is off")
         self.planned_events()

@@ -24,6 +24,13 @@ LAYER = np.dtype(
 """One layer in flat memory: its sizes, where its weights and biases begin (and scale and shift, if it is normalised),
 and its number of updates."""
 
+BLOCK = np.dtype(
+    [(name, np.uint64) for name in ("first", "first_bias", "second", "second_bias", "out", "out_bias")]
+    + [(name, np.int64) for name in ("units", "gru")]
+)
+"""One recurrent block in flat memory: where its maps begin, its units, and whether it is a GRU or a minimal one. The
+first two maps are those to gates and candidates or, of a GRU, that of the input to both and that of the state."""
+
 FAST = {"reassoc", "contract", "nsz"}
 """Freedoms that let sums vectorise."""
 
@@ -35,8 +42,14 @@ class FlatNetwork:
     """An MLP, and its Adam state if its optimizer is given, in flat arrays that torch shares from then on.
 
     Make a new one after every event that changes the network.
+
+    Attributes:
+        blocks: Recurrent blocks between the first layer and the last; an MLP has none.
+        state_size: How many numbers it remembers from one step to the next.
     """
 
+    blocks: NDArray[np.void] = np.zeros(0, BLOCK)
+    state_size: int = 0
     first: NDArray[np.float32]
     second: NDArray[np.float32]
     keep: NDArray[np.float32]

@@ -5,6 +5,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 import torch
 from numpy.typing import NDArray
+from torch import nn
 
 from gpf.navigation.acting import Acting
 from gpf.navigation.averaging import WeightAverage
@@ -12,7 +13,7 @@ from gpf.navigation.flat import FlatNetwork
 from gpf.navigation.inputs import Observation
 from gpf.navigation.rollouts import Episodes, Reward, Rollouts
 from gpf.navigation.seeds import BLOCK, LANES_OF_A_SEED
-from gpf.network import MLP, GrowPruneFreeze
+from gpf.network import GrowPruneFreeze
 from gpf.settings import number
 
 
@@ -23,6 +24,8 @@ class LearnerSettings:
     NAME: ClassVar[str]
     ACTING: ClassVar[tuple[Acting, ...]] = ("greedy",)
     """How its navigators can act."""
+    FLAT: ClassVar[type[FlatNetwork]] = FlatNetwork
+    """What acts: its network, in flat memory."""
     BY_OBSERVATION: ClassVar[dict[str, dict[str, Any]]] = {}
     """Defaults that differ with the observation."""
     RULES: ClassVar[dict[str, Any]] = {}
@@ -81,7 +84,7 @@ class LaneSettings(LearnerSettings):
         """Steps of an epoch, over all lanes, whichever episodes ended in it."""
         return self.lanes * self.horizon
 
-    def make_optimizer(self, model: MLP) -> torch.optim.Adam:
+    def make_optimizer(self, model: nn.Module) -> torch.optim.Adam:
         """The optimizer of a network before it learns."""
         return torch.optim.Adam(model.parameters(), lr=self.learning_rate, eps=1e-5, fused=True)
 
@@ -92,19 +95,19 @@ S = TypeVar("S", bound=LaneSettings)
 class LaneLearner(Generic[S]):
     """Learns from rollouts in many lanes."""
 
-    def __init__(self, model: MLP, optimizer: torch.optim.Optimizer, rollouts: Rollouts, settings: S) -> None:
+    def __init__(self, model: Any, optimizer: torch.optim.Optimizer, rollouts: Rollouts, settings: S) -> None:
         self.model = model
         self.optimizer = optimizer
         self.rollouts = rollouts
         self.settings = settings
-        self.network: FlatNetwork = FlatNetwork(model)
+        self.network: FlatNetwork = settings.FLAT(model)
         self.average: WeightAverage | None = (
             WeightAverage(self.network.values, settings.averaging) if settings.averaging else None
         )
 
     def rebind(self, net: GrowPruneFreeze | None = None) -> None:
         """Take over the network as it is now; needed after every event."""
-        self.network = FlatNetwork(self.model)
+        self.network = self.settings.FLAT(self.model)
         if self.average:
             self.average.renew(self.network.values)
 

@@ -14,11 +14,12 @@ import numpy as np
 import torch
 from numba import njit
 from numpy.typing import NDArray
+from torch import nn
 
 from gpf.navigation.acting import expected, explore
 from gpf.navigation.averaging import WeightAverage
 from gpf.navigation.flat import FAST, FlatNetwork, adam_settings, descend, forward
-from gpf.navigation.inputs import INPUTS, kept_inputs, write_inputs
+from gpf.navigation.inputs import INPUTS, SEES_MEMORY, kept_inputs, write_inputs
 from gpf.navigation.learner import LearnerSettings
 from gpf.navigation.rollouts import Episodes, Reward, path_length_score
 from gpf.navigation.seeds import BLOCK, training_seeds
@@ -63,7 +64,7 @@ class Settings(LearnerSettings):
         """The network before it learns: an output for each action."""
         return MLP(INPUTS[self.observation], width, len(ACTIONS), depth)
 
-    def make_optimizer(self, model: MLP) -> torch.optim.Adam:
+    def make_optimizer(self, model: nn.Module) -> torch.optim.Adam:
         """The optimizer of a network before it learns."""
         return torch.optim.Adam(model.parameters(), lr=self.learning_rate)
 
@@ -222,7 +223,7 @@ def _episode(
     copy(then, now)
     memory.age = -1
     if not one_hot:
-        write_inputs(True, seen, p, now, raw, memory, inputs[0])
+        write_inputs(SEES_MEMORY, seen, p, now, raw, memory, inputs[0])
     total, distance, success = 0.0, lane.distance, False
     while lane.running:
         if not one_hot:
@@ -233,7 +234,7 @@ def _episode(
         reward, success, failure = step(world, 0, action)
         observe(world, 0)
         if not one_hot:
-            write_inputs(True, seen, p, then, raw, memory, inputs[1])
+            write_inputs(SEES_MEMORY, seen, p, then, raw, memory, inputs[1])
         target = float(reward)
         if not terminal(p, lane, success, failure):
             if not one_hot:

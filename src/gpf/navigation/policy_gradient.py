@@ -20,6 +20,7 @@ from gpf.navigation.flat import FlatNetwork
 from gpf.navigation.fused import FusedSteps, Lesson
 from gpf.navigation.inputs import INPUTS, Observation
 from gpf.navigation.learner import LaneLearner, LaneSettings
+from gpf.navigation.policy_loss import log_chances, policy_loss
 from gpf.navigation.rollouts import Episodes, Rollouts
 from gpf.network import MLP, GrowPruneFreeze
 from gpf.network.compiled import Duties, duties
@@ -103,7 +104,7 @@ class PolicyGradientLearner(LaneLearner[Settings]):
 
     def __init__(
         self,
-        model: MLP,
+        model: Any,
         optimizer: torch.optim.Optimizer,
         rollouts: Rollouts,
         settings: Settings,
@@ -115,7 +116,7 @@ class PolicyGradientLearner(LaneLearner[Settings]):
         self.advantages: NDArray[np.float32] = np.zeros(rollouts.rewards.shape, np.float32)
 
     @staticmethod
-    def prepare(model: MLP) -> None:
+    def prepare(model: Any) -> None:
         """Start from a nearly uniform policy and a value of zero, from which PPO learns best."""
         with torch.no_grad():
             model.head.weight[: len(ACTIONS)] *= 0.01
@@ -180,7 +181,7 @@ class PolicyGradientLearner(LaneLearner[Settings]):
             torch.from_numpy, (lesson.inputs, lesson.outputs, lesson.advantages, lesson.returns)
         )
         actions = torch.from_numpy(lesson.actions)[:, None]
-        before = outputs[:, : len(ACTIONS)].log_softmax(1).gather(1, actions)[:, 0]
+        _, before = log_chances(outputs, actions)
         for batch in _batches(order, s.minibatch):
             loss = self._loss(inputs[batch], actions[batch], before[batch], advantages[batch], returns[batch])
             self.optimizer.zero_grad()
@@ -208,16 +209,11 @@ class PolicyGradientLearner(LaneLearner[Settings]):
 
     def _loss(self, inputs: Tensor, actions: Tensor, before: Tensor, advantages: Tensor, returns: Tensor) -> Tensor:
         s = self.settings
-        outputs = self.model(inputs)
-        log_policy = outputs[:, : len(ACTIONS)].log_softmax(1)
-        ratio = (log_policy.gather(1, actions)[:, 0] - before).exp()
-        advantages = (advantages - advantages.mean()) / (advantages.std(correction=0) + 1e-8)
-        gain = torch.min(ratio * advantages, ratio.clamp(1.0 - s.clip, 1.0 + s.clip) * advantages).mean()
-        entropy = -(log_policy.exp() * log_policy).sum(1).mean()
-        if self.critic:
-            return -gain - s.entropy * entropy
-        error = (outputs[:, -1] - returns).square().mean()
-        return s.value_weight * error - gain - s.entropy * entropy
+        return policy_loss(
+            self.model(inputs), actions, before, advantages, returns, clip=s.clip, entropy=s.entropy,
+            value_weight=s.value_weight,
+        )  # fmt: skip
+
 
 
 def _rows(part: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -14,9 +14,9 @@ import torch
 from numba import njit
 from numpy.typing import NDArray
 
-from gpf.navigation.acting import NO_TABLE, SAMPLED, explore, output_table, respond
+from gpf.navigation.acting import SAMPLED, explore, output_table, respond
 from gpf.navigation.flat import FlatNetwork
-from gpf.navigation.inputs import kept_inputs, write_inputs
+from gpf.navigation.inputs import SEES, kept_inputs, write_inputs
 from gpf.navigation.seeds import PROBE_SEED, training_seeds
 from gpf.network import MLP
 from gpf.plume.kernels import Record, copy, lean_kernel
@@ -48,6 +48,8 @@ class Rollouts:
     Attributes:
         inputs: float32 (T + 1, n, F), what the network saw; the last row is where the next rollout begins.
         outputs: float32 (T + 1, n, K), what it made of it.
+        states: float32 (T + 2, n, S), what it remembered before each step, if anything; the last row but one is where
+            the next rollout begins.
         actions: int64 (T, n). rewards: float32 (T, n).
         ends: bool (T, n), where an episode ended. bootstraps: bool (T, n), where it only ran out of time.
         final: float32 (T, n, K), the network's outputs for the last observation of the episodes that ended.
@@ -67,6 +69,7 @@ class Rollouts:
         threads: int | None = None,
         without: tuple[str, ...] = (),
         remember_beside: bool = False,
+        state_size: int = 0,
     ) -> None:
         self.world: World = World(count, scenario, threads=1)
         self.threads: int = threads or min(cores(), max(1, count // 32))
@@ -81,6 +84,7 @@ class Rollouts:
         """Distance at the start of the episode, and the sum of rewards since, of each lane."""
         self.inputs: NDArray[np.float32] = np.zeros((horizon + 1, count, len(self.keep)), np.float32)
         self.outputs: NDArray[np.float32] = np.zeros((horizon + 1, count, outputs), np.float32)
+        self.states: NDArray[np.float32] = np.zeros((horizon + 2, count, state_size), np.float32)
         self.final: NDArray[np.float32] = np.zeros((horizon, count, outputs), np.float32)
         remembered = len(self.keep) + MEMORY_SIZE if remember_beside else 0
         self.beside: NDArray[np.float32] = np.zeros((horizon + 1, count, remembered), np.float32)
@@ -109,7 +113,7 @@ class Rollouts:
         """
         networks = [network] if isinstance(network, FlatNetwork) else network
         shares = self.shares(len(networks))
-        tables = [output_table(one) if self.observation == "onehot" else NO_TABLE for one in networks]
+        tables = [output_table(one, self.observation) for one in networks]
         activations = [one.activations(self.threads) for one in networks]
         bounds = np.linspace(0, self.world.count, self.threads + 1).astype(int)
 
@@ -119,9 +123,10 @@ class Rollouts:
                 first, last = max(bounds[thread], shares[n]), min(bounds[thread + 1], shares[n + 1])
                 _collect(
                     first, last, self._begun, exploration,
-                    self.observation == "memory", self.keep, one.layers, one.values, activations[n][thread], tables[n],
-                    w.arrays(scratch=self._scratch[thread]),
-                    self.memories, self.chances, self.starts, self.inputs, self.outputs, self.final, self.actions,
+                    SEES[self.observation], self.keep, one.layers, one.blocks, one.values, activations[n][thread],
+                    tables[n], w.arrays(scratch=self._scratch[thread]),
+                    self.memories, self.chances, self.starts, self.inputs, self.states, self.outputs, self.final,
+                    self.actions,
                     self.rewards, self.ends, self.bootstraps, self.successes, self.finished, self.beside,
                     self.final_beside,
                 )  # fmt: skip
@@ -156,7 +161,8 @@ class Rollouts:
         """Everything on which the next rollout depends."""
         return {
             **self.world.state(), "memories": self.memories, "chances": self.chances, "starts": self.starts,
-            "next_inputs": self.inputs[-1], "next_beside": self.beside[-1], "begun": np.array(self._begun),
+            "next_inputs": self.inputs[-1], "next_states": self.states[-2],
+            "next_beside": self.beside[-1], "begun": np.array(self._begun),
         }  # fmt: skip
 
     def restore(self, state: dict[str, NDArray[Any]]) -> None:
@@ -187,9 +193,9 @@ def probe_inputs(
 
 @lean_kernel
 def _collect(
-    first, last, begun, exploration, remembers, keep, layers, values, activations, table,
+    first, last, begun, exploration, sees, keep, layers, blocks, values, activations, table,
     world,
-    memories, chances, starts, inputs, outputs, final, actions, rewards, ends, bootstraps, successes, finished,
+    memories, chances, starts, inputs, states, outputs, final, actions, rewards, ends, bootstraps, successes, finished,
     beside, final_beside,
 ):  # fmt: skip
     """Walk lanes `first` to `last` through a rollout; see `Rollouts`."""
@@ -200,15 +206,18 @@ def _collect(
             for k in range(len(keep)):
                 inputs[0, i, k] = inputs[horizon, i, k]
             copy(beside[horizon, i], beside[0, i])
+            copy(states[horizon, i], states[0, i])
         else:
-            _begin(world, i, memories[i], start, remembers, keep, inputs[0, i], beside[0, i])
+            _begin(world, i, memories[i], start, sees, keep, inputs[0, i], beside[0, i])
         for t in range(horizon):
-            respond(layers, values, activations, table, tokens, inputs[t, i], outputs[t, i])
+            state = states[t + 1, i]
+            copy(states[t, i], state)
+            respond(layers, blocks, values, activations, table, tokens, inputs[t, i], state, outputs[t, i])
             action = explore(outputs[t, i], exploration, chances[i])
             reward, success, failure = step(world, i, action)
             observe(world, i)
             after = inputs[t + 1, i]
-            write_inputs(remembers, keep, p, tokens, raw, memories[i], after)
+            write_inputs(sees, keep, p, tokens, raw, memories[i], after)
             _note(p, raw, memories[i], after, beside[t + 1, i])
             start[1] += reward
             actions[t, i] = action
@@ -217,13 +226,19 @@ def _collect(
             successes[t, i] = success
             bootstraps[t, i] = failure and not terminal(p, lane, success, failure)
             if success or failure:
-                respond(layers, values, activations, table, tokens, after, final[t, i])
+                respond(layers, blocks, values, activations, table, tokens, after, state, final[t, i])
+                for k in range(len(state)):
+                    state[k] = np.float32(0.0)
                 copy(beside[t + 1, i], final_beside[t, i])
                 finished[0, t, i] = lane.step
                 finished[1, t, i] = path_length_score(p, lane, start[0]) if success else 0.0
                 finished[2, t, i] = start[1]
-                _begin(world, i, memories[i], start, remembers, keep, after, beside[t + 1, i])
-        respond(layers, values, activations, table, tokens, inputs[horizon, i], outputs[horizon, i])
+                _begin(world, i, memories[i], start, sees, keep, after, beside[t + 1, i])
+        copy(states[horizon, i], states[horizon + 1, i])  # a step of which only the outputs count
+        respond(
+            layers, blocks, values, activations, table, tokens, inputs[horizon, i], states[horizon + 1, i],
+            outputs[horizon, i],
+        )  # fmt: skip
 
 
 @njit(error_model="numpy")
@@ -234,13 +249,13 @@ def path_length_score(p: Record, lane: Record, start_distance: float) -> float:
 
 
 @njit(error_model="numpy")
-def _begin(world, i, memory, start, remembers, keep, inputs, beside):
+def _begin(world, i, memory, start, sees, keep, inputs, beside):
     begin(world, i)
     observe(world, i)
     p, lane, tokens, raw = world.rows[i], world.lanes[i], world.tokens[i], world.raw[i]
     memory.age = -1
     start[0], start[1] = lane.distance, 0.0
-    write_inputs(remembers, keep, p, tokens, raw, memory, inputs)
+    write_inputs(sees, keep, p, tokens, raw, memory, inputs)
     _note(p, raw, memory, inputs, beside)
 
 

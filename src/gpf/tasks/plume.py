@@ -1,6 +1,6 @@
 """Train a navigator that finds the source of a smell.
 
-Three learners share one loop, one kind of network and one kind of run folder. An agent with and one without GPF differ
+Four learners share one loop, one kind of network and one kind of run folder. An agent with and one without GPF differ
 in nothing but `Rules`: those of the second let nothing happen.
 """
 
@@ -9,7 +9,7 @@ import math
 from collections.abc import Collection, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,7 +23,6 @@ from gpf.navigation.config import LEARNERS, Config
 from gpf.navigation.evaluate import Evaluation, evaluate
 from gpf.navigation.rollouts import Episodes, probe_inputs
 from gpf.navigation.seeds import BLOCK, VALIDATION
-from gpf.network import MLP
 from gpf.network.controller import Watcher
 from gpf.network.events import Event
 from gpf.plume.scenario import Scenario
@@ -60,7 +59,7 @@ class PlumeTraining(Training[Config]):
 
     def make_optimizer(self, model: nn.Module) -> Optimizer:
         """The learner's own."""
-        return self.config.learner.make_optimizer(cast(MLP, model))
+        return self.config.learner.make_optimizer(model)
 
     def planned_steps(self) -> int:
         """Epochs, of which the share that is over is told at the end of each."""
@@ -279,8 +278,8 @@ TASK = Task(
     choices={
         "learner": (
             tuple(LEARNERS),
-            "Who learns: policy-gradient (PPO), parallel (Expected SARSA in many lanes) or online (the paper's"
-            " protocol), each with settings of its own.",
+            "Who learns: policy-gradient (PPO), recurrent (PPO with a memory that it learns), parallel (Expected SARSA"
+            " in many lanes) or online (the paper's protocol), each with settings of its own.",
         )
     },
     unit="step",

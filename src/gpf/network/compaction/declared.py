@@ -6,11 +6,12 @@ from typing import Any
 from torch import nn
 
 from gpf.network.compaction.between import acts_elementwise, fits, flattened, keeps_units_apart
-from gpf.network.compaction.feed_forward import Function, Link, Plain
+from gpf.network.compaction.feed_forward import Function, Joined, Link, Plain
 from gpf.network.compaction.maps import count, is_map
 
-Chain = tuple[nn.Module, Sequence[Function], nn.Module]
-"""A map, the functions that its outputs pass through, and the map that takes them."""
+Chain = tuple[nn.Module | Sequence[nn.Module], Sequence[Function], nn.Module]
+"""A map, or several of which the outputs make up the units together, the functions that its outputs pass through, and
+the map that takes them."""
 
 _REGISTERED: dict[type | str, Callable[[Any], Iterable[Chain]]] = {}
 
@@ -21,7 +22,9 @@ def register_units(block: type | str, chains: Callable[[Any], Iterable[Chain]]) 
     Args:
         block: The type of the block, or of a module in it.
         chains: Given such a block, lists (map, functions between, map): nothing but the second map may use what the
-            first one puts out. Maps are Linear, Conv1d or Conv2d; functions take each unit by itself.
+            first one puts out. Maps are Linear, Conv1d or Conv2d; functions take each unit by itself. Several maps in
+            place of the first, such as the gate and the candidate of recurrent units, make up the units together;
+            what lies between is then not asked for, but must take each unit by itself as well.
 
     >>> import torch
     >>> from torch import nn
@@ -43,9 +46,19 @@ def declared_links(module: nn.Module) -> Iterator[Link]:
         chains = _REGISTERED.get(kind) or _REGISTERED.get(kind.__name__)
         if chains is not None and type(module).forward is getattr(kind, "forward", None):
             for producer, between, consumer in chains(module):
+                if not isinstance(producer, nn.Module):
+                    yield _joined(type(module).__name__, producer, consumer)
+                    continue
                 _check(type(module).__name__, producer, between, consumer)
                 yield Plain(producer, list(between), consumer)
             return
+
+
+def _joined(owner: str, producers: Sequence[nn.Module], consumer: nn.Module) -> Joined:
+    """The link of several maps to another one."""
+    for producer in producers:
+        _check(owner, producer, [], consumer)
+    return Joined(producers, consumer)
 
 
 def _check(owner: str, producer: nn.Module, between: Sequence[Function], consumer: nn.Module) -> None:

@@ -184,3 +184,25 @@ class Gated(Link):
     def members(self) -> list[Part]:
         """The weights of `up`; with a bias there a unit would still say something, so then those of the last map."""
         return [self.producers[1] if maps.bias_of(self.producers[1].module) is None else self.consumer]
+
+
+class Joined(Link):
+    """Maps whose outputs make up the units together, in a way that only their block knows, and a map of the units.
+
+    So the gate and the candidate of a recurrent unit. Nothing is known of what a unit says; it can go once nothing
+    listens.
+    """
+
+    def __init__(self, producers: Sequence[nn.Module], consumer: nn.Module) -> None:
+        units = maps.count(producers[0], "outputs")
+        parts = [evenly(producer, "outputs", units) for producer in producers]
+        super().__init__(parts, evenly(consumer, "inputs", units), units)
+
+    def silent(self, cuts: Cuts) -> tuple[Tensor, Tensor]:
+        """None, as far as is known."""
+        nothing = torch.zeros(self.units, 1, device=maps.weight_of(self.consumer.module).device)
+        return nothing[:, 0].bool(), nothing
+
+    def members(self) -> list[Part]:
+        """The weights out of a unit."""
+        return [self.consumer]
