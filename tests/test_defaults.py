@@ -7,6 +7,7 @@ import dataclasses
 import json
 import math
 from pathlib import Path
+from typing import get_args, get_type_hints
 
 from gpf.continual.recall import Settings as RecallSettings
 from gpf.navigation.config import LEARNERS, Config
@@ -25,8 +26,8 @@ def defaults():
     """All defaults and bounds, as plain data."""
     navigators = [
         Config.of(learner=learner, observation=observation)
-        for learner in LEARNERS
-        for observation in ("memory", "onehot")
+        for learner, kind in LEARNERS.items()
+        for observation in get_args(get_type_hints(kind)["observation"])
     ]
     found = {
         "navigators": [config.plain() for config in navigators],

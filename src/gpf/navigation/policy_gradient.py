@@ -215,7 +215,6 @@ class PolicyGradientLearner(LaneLearner[Settings]):
         )  # fmt: skip
 
 
-
 def _rows(part: NDArray[np.float32]) -> NDArray[np.float32]:
     """Steps of all lanes one below the other."""
     steps, lanes, width = part.shape
