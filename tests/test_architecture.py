@@ -25,10 +25,11 @@ MAY_IMPORT = {
     "continual": "network",
     "navigation": "plume network settings runs.folder reports.statistics",
     "world_model": "navigation plume network settings runs.folder",
+    "edge": "navigation network plume runs.folder",
     # What is trained, what is compared, what is typed
     "tasks": "world_model navigation continual spectra plume network runs reports settings data",
     "studies": "tasks world_model navigation continual spectra plume network runs reports settings",
-    "cli": "studies tasks world_model navigation continual spectra plume network runs reports settings",
+    "cli": "edge studies tasks world_model navigation continual spectra plume network runs reports settings",
     "__main__": "cli",
     # The facade that users import, and nobody else
     "gpf": "network plume navigation continual spectra world_model tasks",
