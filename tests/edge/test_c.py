@@ -1,23 +1,31 @@
 """C in float32 chooses what torch and the project's own kernels choose."""
 
+import dataclasses
 import json
 import re
 import subprocess
 
 import numpy as np
 import pytest
-from edge_networks import greedy_actions, kernel_policy, make_exported
+from edge_networks import WORLDS, greedy_actions, kernel_policy, make_exported
 
 from gpf.edge.builds import FLAGS, Library
 from gpf.edge.c import SOURCE, TESTS, replay, write_c
-from gpf.plume.rng import seed_streams
+from gpf.navigation.acting import NetworkPolicy
+from gpf.navigation.evaluate import evaluate
+from gpf.navigation.flat import FlatNetwork
 
 KINDS = ("dense", "normalised", "pruned")
 
 
-def built(folder, policy, flights, **options):
+def built(folder, policy, flights, sampled=False, **options):
     write_c(folder, policy, flights, **options)
-    return Library(folder)
+    return Library(folder, sampled)
+
+
+def outputs_of(library):
+    """The whole state of its first lane, with the outputs."""
+    return library._states[0].tobytes()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -39,11 +47,10 @@ def test_c_torch_and_the_kernels_choose_the_same_actions(tmp_path, flights, obse
 
 def test_sampled_actions_are_those_of_the_kernels(tmp_path, flights):
     policy, model = make_exported("memory", 2, "dense")
-    library, kernels = built(tmp_path, policy, flights["memory"]), kernel_policy(model, "memory", "sampled")
+    library, kernels = built(tmp_path, policy, flights["memory"], True), kernel_policy(model, "memory", "sampled")
     chosen = []
     for flight in flights["memory"][:5]:
-        library.reset(seed_streams([(0, 1)])[0])
-        chosen.append(np.array([library.act(row, sampled=True) for row in flight.sensors]))
+        chosen.append(library.replay(flight.sensors))
         np.testing.assert_array_equal(chosen[-1], greedy_actions(kernels, flight))
     assert len(np.unique(np.concatenate(chosen))) == 6
 
@@ -52,17 +59,17 @@ def test_sampled_actions_are_those_of_the_kernels(tmp_path, flights):
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_function_for_each_layer_gives_identical_outputs(tmp_path, flights, observation, kind):
     policy, _ = make_exported(observation, 3, kind)
-    texts = []
+    states = []
     for sequential in (False, True):
         folder = tmp_path / str(sequential)
         folder.mkdir()
-        library = built(folder, policy, flights[observation], sequential=sequential)
-        state = np.frombuffer(library._state, np.float32)
-        library.reset()
-        outputs = [(library.act(row), state.tobytes())[1] for row in flights[observation][0].sensors]
-        texts.append(outputs)
-    assert texts[0] == texts[1]
-    assert len(set(texts[0])) > 5
+        library, outputs = built(folder, policy, flights[observation], sequential=sequential), []
+        for flight in flights[observation][:5]:
+            library.replay(flight.sensors)
+            outputs.append(outputs_of(library))
+        states.append(outputs)
+    assert states[0] == states[1]
+    assert len(set(states[0])) > 1
 
 
 def test_a_program_prints_its_sizes_and_tests_itself(tmp_path, flights):
@@ -95,16 +102,26 @@ def test_bad_sensors_give_no_action_and_are_not_remembered(tmp_path, flights):
     policy, _ = make_exported("memory", 1, "dense")
     library, sensors = built(tmp_path, policy, flights["memory"]), flights["memory"][0].sensors
     wanted = library.replay(sensors)
-    library.reset()
-    for row, action in zip(sensors, wanted, strict=True):
-        for column, value in ((0, np.nan), (3, np.inf), (4, -1e9)):
-            bad = row.copy()
-            bad[column] = value
-            assert library.act(bad) == -1
-        assert library.act(row) == action
+    bad = np.repeat(sensors, 4, axis=0)  # three bad observations before each good one
+    for n, (column, value) in enumerate(((0, np.nan), (3, np.inf), (4, -1e9))):
+        bad[n::4, column] = value
+    chosen = library.replay(bad).reshape(-1, 4)
+    assert (chosen[:, :3] == -1).all()
+    np.testing.assert_array_equal(chosen[:, 3], wanted)
 
 
 def test_metadata_survive_quotes_and_trigraphs(tmp_path, flights):
     policy, _ = make_exported("onehot", 1, "dense")
     library = built(tmp_path, policy, flights["onehot"])
     assert json.loads(library.code.gpf_metadata()) == {**policy.about, "numbers": "float32"}
+
+
+def test_a_c_navigator_flies_the_same_episodes(tmp_path, flights):
+    policy, model = make_exported("memory", 2, "pruned")
+    world = dataclasses.replace(WORLDS["memory"], max_steps=100)
+    model_policy = NetworkPolicy(FlatNetwork(model), "memory", "greedy", world)
+    policy = dataclasses.replace(policy, max_steps=100.0)
+    library = built(tmp_path, policy, flights["memory"])
+    found, wanted = (evaluate(one, world, 20, threads=1) for one in (library, model_policy))
+    np.testing.assert_array_equal(found.steps, wanted.steps)
+    np.testing.assert_array_equal(found.success, wanted.success)

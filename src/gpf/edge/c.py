@@ -64,7 +64,7 @@ def write_c(
     tests = _tests(policy, layers, max(flights, key=_whiffs))
     settings = _settings(policy, sparse)
     values = {
-        **_numbers(policy),
+        **numbers(policy),
         "layers": len(policy.layers),
         "tests": len(tests[0].values),
         "data": "\n\n".join(map(str, (*arrays, *tests))),
@@ -76,17 +76,12 @@ def write_c(
             + ["sizeof metadata"] + ([] if sequential else ["sizeof layers"])
         ),
     }  # fmt: skip
-    write(folder, settings, values)
+    values["tokenizer"] = template("tokenizer.c").substitute(values)
+    replace_text(folder / HEADER, template(HEADER).substitute(settings=settings))
+    replace_text(folder / SOURCE, template(SOURCE).substitute(values))
     state = 4 * len(ACTIONS) + 32 * policy.samples + 32 * policy.remembers
     ram = state + policy.width * (8 + 5 * quantised)
     return Sizes(weights, 4 * sum(layer.weight.size + layer.bias.size for layer in policy.layers), ram)
-
-
-def write(folder: Path, settings: str, values: dict[str, Any]) -> None:
-    """Write both files from the templates."""
-    tokenizer = template("tokenizer.c").safe_substitute(values)
-    replace_text(folder / HEADER, template(HEADER).substitute(settings=settings))
-    replace_text(folder / SOURCE, template(SOURCE).substitute({**values, "tokenizer": tokenizer}))
 
 
 def template(name: str) -> Template:
@@ -105,7 +100,7 @@ def _settings(policy: Policy, sparse: bool) -> str:
     return "\n".join(f"#define {name} {value}" for name, value in flags.items()) + f"\n\n{types}"
 
 
-def _numbers(policy: Policy) -> dict[str, Any]:
+def numbers(policy: Policy) -> dict[str, Any]:
     """The policy's own numbers, as C."""
     libm = ["cosf", "sinf", "expf", "sqrtf"] if policy.remembers else []
     libm += ["expf"] * (policy.samples and not policy.remembers)

@@ -1,12 +1,10 @@
 """Observations of flown episodes: what self-tests replay, and activations are calibrated on."""
 
-import copy
 from typing import NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpf.navigation.acting import NetworkPolicy
 from gpf.navigation.policies import Policy
 from gpf.navigation.seeds import PROBE_SEED, training_seeds
 from gpf.plume.scenario import Scenario
@@ -41,10 +39,3 @@ def fly(policy: Policy, scenario: Scenario, episodes: int) -> list[Flight]:
         world.step(actions)
         running = np.flatnonzero(world.lanes["running"])
     return [Flight(*cast(tuple[NDArray, NDArray, NDArray], map(np.array, zip(*steps, strict=True)))) for steps in log]
-
-
-def fly_greedily(policy: NetworkPolicy, scenario: Scenario, episodes: int) -> list[Flight]:
-    """The same with the best actions, whatever way of acting the policy was made for."""
-    twin = copy.copy(policy)
-    twin.acting = "greedy"
-    return fly(twin, scenario, episodes)

@@ -45,12 +45,19 @@ def quantise(policy: Policy, inputs: NDArray[np.float32]) -> tuple[QuantisedLaye
     layers = []
     values = inputs
     for n, layer in enumerate(policy.layers):
-        low, high = np.minimum(values.min(0), 0.0), np.maximum(values.max(0), 0.0)
-        if n:
-            low, high = np.zeros(1), np.full(1, high.max())
-        layers.append(_quantised(layer, low.astype(np.float64), high.astype(np.float64)))
+        low, high = (np.zeros(1), np.full(1, float(values.max()))) if n else _input_ranges(policy, inputs)
+        layers.append(_quantised(layer, low, high))
         values = np.maximum(normalised(layer, values @ layer.weight.T + layer.bias), 0.0)
     return tuple(layers)
+
+
+def _input_ranges(policy: Policy, inputs: NDArray[np.float32]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The range of each input, with 0 in it; -1 to 1 for a feature that never changed."""
+    if not policy.remembers:
+        return np.zeros(inputs.shape[1]), np.ones(inputs.shape[1])
+    low, high = np.minimum(inputs.min(0), 0.0), np.maximum(inputs.max(0), 0.0)
+    constant = low == high
+    return np.where(constant, -1.0, low).astype(np.float64), np.where(constant, 1.0, high).astype(np.float64)
 
 
 def _quantised(layer: Layer, low: NDArray[np.float64], high: NDArray[np.float64]) -> QuantisedLayer:

@@ -80,8 +80,10 @@ class Policy:
         return max(max(layer.inputs, layer.outputs) for layer in self.layers)
 
 
-def read_policy(folder: str | Path, checkpoint: CheckpointName = "last", acting: Acting | None = None) -> Policy:
-    """The policy of a run's checkpoint, without the units that pruning has cut off."""
+def read_policy(
+    folder: str | Path, checkpoint: CheckpointName = "last", acting: Acting | None = None
+) -> tuple[Policy, Navigator]:
+    """The policy of a run's checkpoint, without the units that pruning has cut off, and its navigator."""
     folder = Path(folder)
     task = read_config(folder).get("task")
     if task != "plume":
@@ -90,7 +92,7 @@ def read_policy(folder: str | Path, checkpoint: CheckpointName = "last", acting:
     if not place.is_dir():
         raise RunError(f"run {folder} has no checkpoint {checkpoint!r}; train it first")
     navigator = load_navigator(folder, checkpoint, acting)
-    return policy_of(navigator, digest(place), str(checkpoint))
+    return policy_of(navigator, digest(place), str(checkpoint)), navigator
 
 
 def policy_of(navigator: Navigator, checkpoint_digest: str = "", checkpoint: str = "") -> Policy:
