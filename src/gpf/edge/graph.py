@@ -103,7 +103,7 @@ def verify(path: Path, policy: Policy, flights: Sequence[Flight]) -> None:
             raise RuntimeError(f"{path} must give torch's outputs to within {CLOSE:g} in onnxruntime, got {off:g}")
 
 
-def run(path: Path, flights: Sequence[Flight]) -> list[list[np.ndarray]]:
+def run(path: Path, flights: Sequence[Flight]) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """The actions and outputs that onnxruntime gives for the observations of episodes, which run side by side."""
     session = make_session(path)
     lanes, longest = len(flights), max(len(flight.sensors) for flight in flights)
@@ -117,11 +117,13 @@ def run(path: Path, flights: Sequence[Flight]) -> list[list[np.ndarray]]:
         feed |= {"state": state[0]} if state else {}
         actions.append(action)
         outputs.append(output)
-    by_lane = np.stack(actions, 1), np.stack(outputs, 1)
     ends = [len(flight.sensors) for flight in flights]
-    return [a[:n] for a, n in zip(by_lane[0], ends, strict=True)], [
-        o[:n] for o, n in zip(by_lane[1], ends, strict=True)
-    ]
+    return _by_episode(actions, ends), _by_episode(outputs, ends)
+
+
+def _by_episode(steps: list[np.ndarray], ends: list[int]) -> list[np.ndarray]:
+    """Of each lane, the steps of its episode."""
+    return [lane[:end] for lane, end in zip(np.stack(steps, 1), ends, strict=True)]
 
 
 def make_session(path: Path) -> Any:

@@ -41,11 +41,11 @@ class ObjectSize:
     ram: int
 
 
-def measure_object(folder: Path, optimise: str = "-O3") -> ObjectSize:
-    """The sizes of an exported policy, compiled for the core."""
+def measure_object(folder: Path, *options: str) -> ObjectSize:
+    """The sizes of an exported policy, compiled for the core, perhaps with further options."""
     path = folder / "gpf_policy.o"
     compiler = require("arm-none-eabi-gcc", PACKAGES)
-    compile_c([compiler, *CORE, *FLAGS, optimise, "-c", str(folder / SOURCE), "-o", str(path)])
+    compile_c([compiler, *CORE, *FLAGS, *options, "-c", str(folder / SOURCE), "-o", str(path)])
     said = subprocess.run(
         [require("arm-none-eabi-size", PACKAGES), str(path)], capture_output=True, text=True, check=True
     )
@@ -53,23 +53,37 @@ def measure_object(folder: Path, optimise: str = "-O3") -> ObjectSize:
     return ObjectSize(code + data, data + nothing)
 
 
-def replay_on_m4(folder: Path, sensors: NDArray[np.float32], optimise: str = "-O3") -> Replay:
-    """Compile an exported policy for the board and replay the observations of an episode, shape (steps, 5)."""
+def run_on_board(folder: Path, main: str, *more: str) -> str:
+    """Compile a program for the board, run it, and return what it prints.
+
+    Args:
+        folder: Where it is built; sources may include files that are there.
+        main: The program, which includes m4_board.h.
+        more: Further sources and options of the compiler.
+    """
     compiler, emulator = require("arm-none-eabi-gcc", PACKAGES), require("qemu-system-arm", PACKAGES)
-    main, script, program = folder / "m4_main.c", folder / "m4.ld", folder / "m4.elf"
-    main.write_text(template("m4_main.c").substitute(sensors=Array("float", "sensors", sensors), count=len(sensors)))
-    script.write_text((resources.files("gpf.edge") / "templates" / "m4.ld").read_text())
+    for name in ("m4_board.h", "m4.ld"):
+        (folder / name).write_text((resources.files("gpf.edge") / "templates" / name).read_text())
+    (folder / "m4_main.c").write_text(main)
+    program = str(folder / "m4.elf")
     compile_c([
-        compiler, *CORE, *(flag for flag in FLAGS if flag != "-Wpedantic"), optimise, "--specs=rdimon.specs", "-T",
-        str(script), str(folder / SOURCE), str(main), "-o", str(program), "-lm",
+        compiler, *CORE, "-std=c99", "-O3", "--specs=rdimon.specs", "-T", str(folder / "m4.ld"),
+        str(folder / "m4_main.c"), *more, "-o", program, "-lm",
     ])  # fmt: skip
     done = subprocess.run(
         [emulator, "-machine", "mps2-an386", "-nographic", "-semihosting-config", "enable=on,target=native",
-         "-icount", "shift=0", "-kernel", str(program)],
+         "-icount", "shift=0", "-kernel", program],
         capture_output=True, text=True, check=False, timeout=PATIENCE, stdin=subprocess.DEVNULL,
     )  # fmt: skip
-    found = re.search(r"self-test (\d+)\s+ticks (\d+)\s+actions([-\d ]+)", done.stdout)
+    return done.stdout + done.stderr
+
+
+def replay_on_m4(folder: Path, sensors: NDArray[np.float32]) -> Replay:
+    """Compile an exported policy for the board and replay the observations of an episode, shape (steps, 5)."""
+    main = template("m4_main.c").substitute(sensors=Array("float", "sensors", sensors), count=len(sensors))
+    said = run_on_board(folder, main, str(folder / SOURCE))
+    found = re.search(r"self-test (\d+)\s+ticks (\d+)\s+actions([-\d ]+)", said)
     if found is None:
-        raise RuntimeError(f"the emulated board must print its actions, got {(done.stdout + done.stderr)[-300:]!r}")
+        raise RuntimeError(f"the emulated board must print its actions, got {said[-300:]!r}")
     actions = np.array(found[3].split(), np.int64)
     return Replay(actions, int(found[2]) * INSTRUCTIONS / len(sensors), int(found[1]))
