@@ -1,6 +1,6 @@
 """What exported navigators take: latency here, and instructions, RAM and flash on an emulated Cortex-M4F.
 
-    python benchmarks/edge.py [--parts sizes board latency] [--width 64] [--emlearn FOLDER] [--json]
+    python benchmarks/edge.py [--parts sizes board latency] [--width 64] [--emlearn FOLDER] [--write] [--json]
 
 Networks have random weights, because sizes and times do not depend on what was learned, except for the share of
 activations that are 0. `sizes`: what is not weights, at depths 1, 4 and 16, with one routine for all hidden layers or a
@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from documents import insert
 from numpy.typing import NDArray
 
 from gpf.edge.arrays import Array
@@ -29,7 +30,7 @@ from gpf.edge.builds import FLAGS, Library, compile_c
 from gpf.edge.c import SOURCE, Sizes, replay, write_c
 from gpf.edge.flights import Flight, fly
 from gpf.edge.graph import FILE, make_session, write_onnx
-from gpf.edge.m4 import INSTRUCTIONS, measure_object, replay_on_m4, run_on_board
+from gpf.edge.m4 import INSTRUCTIONS, ObjectSize, measure_object, replay_on_m4, run_on_board
 from gpf.edge.module import Navigating, blank_state
 from gpf.edge.policy import Policy, from_network
 from gpf.navigation.policies import make_policy
@@ -52,6 +53,7 @@ def main() -> None:
     parser.add_argument("--width", type=int, default=64)
     parser.add_argument("--calls", type=int, default=2000, help="timed calls of each program")
     parser.add_argument("--emlearn", type=Path, help="folder of emlearn's header files")
+    parser.add_argument("--write", action="store_true", help="put the tables into docs/edge.md")
     parser.add_argument("--json", action="store_true", help="end with one JSON object")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
@@ -65,6 +67,10 @@ def main() -> None:
             results["board"] = measure_board(Path(folder), arguments.width, flights, arguments.emlearn)
         if "latency" in arguments.parts:
             results["latency"] = measure_latency(Path(folder), arguments.width, flights, arguments.calls)
+    tables = "\n\n".join(map(table, results.values()))
+    print(tables)
+    if arguments.write:
+        insert("docs/edge.md", "edge", tables)
     if arguments.json:
         print(json.dumps(results))
 
@@ -96,14 +102,13 @@ def measure_sizes(folder: Path, width: int, flights: list[Flight]) -> list[dict[
     rows = []
     for depth in DEPTHS:
         policy = make(width, depth)
-        row: dict[str, Any] = {"depth": depth}
+        row: dict[str, Any] = {"hidden layers": depth}
         for name, sequential in (("recursive", False), ("sequential", True)):
             place, sizes = built(folder, policy, flights, sequential=sequential)
-            row[f"C {name}"] = measure_object(place).flash - sizes.weights
+            row[f"C {name}, bytes"] = measure_object(place).flash - sizes.weights
             weights = 4 * sum(layer.weight.size + layer.bias.size for layer in policy.layers)
-            row[f"ONNX {name}"] = write_onnx(place, policy, flights[:1], sequential=sequential) - weights
+            row[f"ONNX {name}, bytes"] = write_onnx(place, policy, flights[:1], sequential=sequential) - weights
         rows.append(row)
-    show(rows)
     return rows
 
 
@@ -121,11 +126,20 @@ def measure_board(folder: Path, width: int, flights: list[Flight], emlearn: Path
         board, size = replay_on_m4(place, sensors), measure_object(place)
         assert board.wrong == 0
         alone = network_alone(place, replay(policy, sensors)[0], OURS, "-I", str(place))
-        rows.append({"policy": name, "instructions": board.instructions, "network": alone, **vars(size)})
+        rows.append(board_row(name, board.instructions, alone, size))
     if emlearn is not None:
         rows.append(measure_emlearn(folder, make(width, 2), sensors, emlearn))
-    show(rows)
     return rows
+
+
+def board_row(name: str, whole: float | None, alone: float, size: ObjectSize) -> dict[str, Any]:
+    return {
+        "on the board": name,
+        "instructions, sensors to action": whole,
+        "instructions, network": alone,
+        "flash, bytes": size.flash,
+        "RAM, bytes": size.ram,
+    }
 
 
 OURS = """
@@ -193,7 +207,7 @@ def measure_emlearn(folder: Path, policy: Policy, sensors: NDArray[np.float32], 
     )
     options = ("-I", str(folder), "-I", str(headers))
     alone = network_alone(folder, replay(policy, sensors)[0], code, *options)
-    return {"policy": "emlearn float32", "instructions": None, "network": alone, **vars(size)}
+    return board_row("emlearn float32, network only", None, alone, size)
 
 
 LOOP = """
@@ -229,17 +243,20 @@ def measure_latency(folder: Path, width: int, flights: list[Flight], calls: int)
         "onnxruntime, IO binding": _bound(place, sensors),
         "C via ctypes": _ctypes(place, sensors),
     }
-    times = {name: [] for name in runs} | {"C in a C loop": _loop(place, sensors, calls)}
+    times: dict[str, list[int]] = {name: [] for name in runs} | {"C in a C loop": _loop(place, sensors, calls)}
     for n in range(calls):  # in turns
         for name, act in runs.items():
             started = time.perf_counter_ns()
             act(n % len(sensors))
             times[name].append(time.perf_counter_ns() - started)
     rows = [
-        {"policy": name, "p50_us": np.median(taken) / 1e3, "p99_us": np.quantile(taken, 0.99) / 1e3}
+        {
+            "on the host": name,
+            "p50, us": float(np.median(taken)) / 1e3,
+            "p99, us": float(np.quantile(taken, 0.99)) / 1e3,
+        }
         for name, taken in times.items()
     ]
-    show(rows)
     return rows
 
 
@@ -288,13 +305,14 @@ def _loop(folder: Path, sensors: NDArray[np.float32], calls: int) -> list[int]:
     return [int(line) for line in subprocess.run([program], capture_output=True, check=True).stdout.split()]
 
 
-def show(rows: list[dict[str, Any]]) -> None:
-    """Print a table."""
-    shown = [
-        tuple("-" if v is None else f"{v:,.1f}" if isinstance(v, float) else f"{v}" for v in row.values())
-        for row in rows
-    ]
-    print(markdown_table(tuple(rows[0]), shown) + "\n", flush=True)
+def table(rows: list[dict[str, Any]]) -> str:
+    return markdown_table(tuple(rows[0]), [tuple(map(cell, row.values())) for row in rows])
+
+
+def cell(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:,.1f}" if value < 100.0 else f"{value:,.0f}"
+    return "-" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
 
 
 if __name__ == "__main__":
