@@ -25,7 +25,7 @@ MAY_IMPORT = {
     "continual": "network",
     "navigation": "plume network settings runs.folder reports.statistics",
     "world_model": "navigation plume network settings runs.folder",
-    "edge": "navigation network plume runs.folder",
+    "edge": "navigation network plume settings runs.folder",
     # What is trained, what is compared, what is typed
     "tasks": "world_model navigation continual spectra plume network runs reports settings data",
     "studies": "tasks world_model navigation continual spectra plume network runs reports settings",
