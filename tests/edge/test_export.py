@@ -44,6 +44,12 @@ def test_int8_of_a_trained_run_chooses_what_float32_chooses(plume_run, tmp_path,
     assert len(np.concatenate(agree)) > 300
 
 
+def test_onnx_is_exported_without_the_warnings_of_its_exporter(plume_run, tmp_path, gpf, recwarn):
+    printed = gpf("export", plume_run, "--to", "onnx", "--out", tmp_path / "robot", "--episodes", "2", "--json")
+    assert json.loads(printed)["files"] == [str(tmp_path / "robot" / "gpf_policy.onnx")]
+    assert not recwarn.list
+
+
 def test_mistakes_are_one_line(plume_run, tmp_path, mistake):
     copy = tmp_path / "copy"
     shutil.copytree(plume_run, copy)
