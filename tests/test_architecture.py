@@ -30,7 +30,7 @@ MAY_IMPORT = {
     # What is trained, what is compared, what is typed
     "tasks": "world_model navigation continual spectra plume network runs reports settings data",
     "studies": "tasks world_model navigation continual spectra plume network runs reports settings",
-    "cli": "studies tasks world_model navigation continual spectra plume network runs reports settings",
+    "cli": "edge studies tasks world_model navigation continual spectra plume network runs reports settings",
     "__main__": "cli",
     # The facade that users import, and nobody else
     "gpf": "network plume navigation continual spectra world_model tasks",

@@ -103,7 +103,7 @@ def test_a_mistake_is_one_line_and_a_code_for_the_shell_too(tmp_path):
         (("reproduce", "--jobs", "0"), "jobs .*0"),
         (("reproduce", "--scenario", "moon"), "'moon'"),
         (("compare", "nowhere.toml"), "nowhere.toml"),
-        (("compare", "mine.toml"), "'A'.*learner 'sarsa'.*policy-gradient, parallel, online"),
+        (("compare", "mine.toml"), "'A'.*learner 'sarsa'.*policy-gradient, recurrent, parallel, online"),
         (("compare", "--networks", "deep"), "networks .*'deep'"),
         (("compare", "--seeds", "0"), "seeds .*0"),
         (("compare", "--first-seed", "-1"), "first_seed .*-1"),

@@ -27,6 +27,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "sample": ("gpf.cli.runs:Sample", "let a language model continue a text"),
     "world": ("gpf.cli.world:world", "collect sequences of tokens, evaluate world models, plan and dream in them"),
     "plume": ("gpf.cli.plume:Plume", "measure how realistic a scenario's plume is"),
+    "export": ("gpf.cli.export:Export", "export a navigator for a robot, as ONNX, C99 or a table"),
     "scenario": ("gpf.cli.evaluate:ShowScenario", "print a scenario as JSON"),
     "compile": ("gpf.cli.evaluate:Compile", "compile everything now, so that later commands start at once"),
     "completion": ("gpf.cli.completion:Completion", "print a completion script for bash, zsh or fish"),

@@ -30,7 +30,7 @@ class Compare:
     what: Positional[tuple[str, ...]] = ()
     """A file of agents to compare (.toml), or names of tasks. Default: the navigators that the options below name."""
     learners: tuple[str, ...] = ("policy-gradient",)
-    """Which learners: policy-gradient, parallel, online."""
+    """Which learners: policy-gradient, recurrent, parallel, online."""
     networks: tuple[str, ...] = ("gpf", "1")
     """Networks of each learner: gpf (grows, prunes and freezes), or a fixed number of hidden layers."""
     baselines: tuple[str, ...] = ("cast-and-surge",)

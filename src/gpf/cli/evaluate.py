@@ -67,7 +67,7 @@ class Evaluate:
     """What a policy that reckons its place knows of its own motion: the truth, or what a filter makes of an IMU, the
     wind vane and contacts with the plume; see docs/odometry.md."""
     imu: Literal["industrial", "drone", "consumer"] | None = None
-    """Of the filter. Default: drone."""
+    """Grade of the simulated IMU that the filter uses. Default: drone."""
     episodes: int = 2000
     """Number of episodes."""
     seed: int = 0

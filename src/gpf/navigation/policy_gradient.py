@@ -211,7 +211,7 @@ class PolicyGradientLearner(LaneLearner[Settings]):
         s = self.settings
         return policy_loss(
             self.model(inputs), actions, before, advantages, returns, clip=s.clip, entropy=s.entropy,
-            value_weight=s.value_weight,
+            value_weight=0.0 if self.critic else s.value_weight,
         )  # fmt: skip
 
 

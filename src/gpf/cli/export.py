@@ -1,0 +1,60 @@
+"""`gpf export`: a trained navigator for a robot."""
+
+import json
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from gpf.cli.options import Positional
+from gpf.cli.shared import check_folder
+
+
+@dataclass
+class Export:
+    """Export a trained navigator for a robot: sensor units in, action out. docs/edge.md says how to call it.
+
+    Pruned weights and cut-off units are left out. onnx is one file; c is one header and one source file of C99;
+    table is the best action for each of the 392 observations of the paper's kind.
+    """
+
+    run: Positional[Path]
+    """Folder of the navigator's run."""
+    to: Literal["onnx", "c", "table"] = "c"
+    """What to write."""
+    out: Path | None = None
+    """Folder of the files. Default: RUN/export/TO."""
+    checkpoint: Literal["last", "best"] = "last"
+    """The network at the end, or the one that did best in validation."""
+    numbers: Literal["float32", "int8"] = "float32"
+    """Weights and activations of c. int8 is calibrated on episodes."""
+    sequential: bool = False
+    """A function for each layer, rather than one for all of them (in ONNX, no Scan); the outputs are the same."""
+    episodes: int = 20
+    """Episodes that the navigator flies to calibrate int8, for the self-test and to verify ONNX."""
+    json: bool = False
+    """Print one JSON object on the last line."""
+
+    def __call__(self) -> None:
+        """Write the files."""
+        from gpf.runs.folder import read_config
+
+        read_config(self.run)  # refuses what is no run before anything heavy is imported
+        out = self.run / "export" / self.to if self.out is None else self.out
+        if self.out is not None:
+            check_folder(self.out, "--out")
+        from gpf.edge.export import export
+
+        with warnings.catch_warnings():
+            if self.to == "onnx":
+                warnings.simplefilter("ignore")  # torch's exporter warns of its own insides
+            said = export(
+                self.run, self.to, out, checkpoint=self.checkpoint, numbers=self.numbers, sequential=self.sequential,
+                episodes=self.episodes,
+            )  # fmt: skip
+        files = sorted(str(path) for path in out.iterdir() if path.is_file())
+        if self.json:
+            print(json.dumps({"to": self.to, "sizes": said, "files": files}))
+        else:
+            print(f"{self.to}: {said}")
+            print(f"written: {', '.join(files)}")
