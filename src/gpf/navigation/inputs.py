@@ -12,7 +12,7 @@ from gpf.plume.scenario import LEVELS
 from gpf.plume.tokens import ONEHOT_SIZE
 
 Observation = Literal["memory", "onehot"]
-"""`memory` is 14 features of the recent past, `onehot` the paper's 22 zeros and ones."""
+"""`memory` is 16 features of the recent past, `onehot` the paper's 22 zeros and ones."""
 INPUTS = {"onehot": ONEHOT_SIZE, "memory": MEMORY_SIZE}
 """Number of network inputs of each kind of observation."""
 
