@@ -74,10 +74,10 @@ def train(args: Args) -> Agent:
     """Alternate between steps in all lanes and updates."""
     torch.manual_seed(args.seed)
     envs = make(args, args.num_envs)
-    agent = Agent(14, 6)
+    agent = Agent(16, 6)
     optimizer = torch.optim.Adam(agent.parameters(), lr=args.learning_rate, eps=1e-5)
     shape = (args.num_steps, args.num_envs)
-    seen, actions = torch.zeros((*shape, 14)), torch.zeros(shape, dtype=torch.int64)
+    seen, actions = torch.zeros((*shape, 16)), torch.zeros(shape, dtype=torch.int64)
     logprobs, rewards, values, advantages, ends, tails = (torch.zeros(shape) for _ in range(6))
     found: deque[bool] = deque(maxlen=200)
     started, updates = time.perf_counter(), args.total_steps // (args.num_steps * args.num_envs)

@@ -28,7 +28,7 @@ def network(inputs, outputs=7, seed=0):
 
 def test_readings_count_as_whiffs_where_they_did_in_training_whatever_world_the_policy_acts_in():
     """A network that goes ahead after a whiff and turns otherwise tells by its actions which readings are whiffs."""
-    model = gpf.MLP(14, 1, 6, 1)
+    model = gpf.MLP(16, 1, 6, 1)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.zero_()
@@ -75,7 +75,7 @@ def test_values_of_policies_by_hand():
     assert expected(values, 0.3) == pytest.approx(0.7 * 5.0 + 0.3 * 12.0 / 6)
 
 
-@pytest.mark.parametrize(("observation", "inputs"), [("memory", 14), ("onehot", 22)])
+@pytest.mark.parametrize(("observation", "inputs"), [("memory", 16), ("onehot", 22)])
 def test_a_greedy_policy_takes_the_networks_best_action_for_what_the_environment_shows(observation, inputs):
     model = network(inputs)
     policy = NetworkPolicy(FlatNetwork(model), observation, "greedy", SHORT)
@@ -95,7 +95,7 @@ def test_a_greedy_policy_takes_the_networks_best_action_for_what_the_environment
 
 @pytest.mark.parametrize("acting", ["greedy", "sampled"])
 def test_what_happens_in_an_episode_does_not_depend_on_the_others(acting):
-    policy = NetworkPolicy(FlatNetwork(network(14)), "memory", acting, SHORT)
+    policy = NetworkPolicy(FlatNetwork(network(16)), "memory", acting, SHORT)
     together = evaluate(policy, SHORT, 30, 100, paths=30)
     for k in (0, 7, 29):
         alone = evaluate(policy, SHORT, 1, 100 + k, paths=1)
@@ -106,9 +106,9 @@ def test_what_happens_in_an_episode_does_not_depend_on_the_others(acting):
 def test_features_can_be_left_out():
     keep = kept_inputs("memory", ("side", "place of whiff"))
     assert {NAMES[i] for i in np.flatnonzero(keep == 0.0)} == {"side", "whiff_across", "whiff_upwind"}
-    model = network(14)
+    model = network(16)
     with torch.no_grad():
-        blind = network(14)
+        blind = network(16)
         blind.layers[0].linear.weight[:, keep == 0.0] = 0.0
     one = evaluate(
         NetworkPolicy(FlatNetwork(model), "memory", "greedy", SHORT, ("side", "place of whiff")), SHORT, 20, paths=20
@@ -145,7 +145,7 @@ def test_tokens_are_those_of_the_world_that_it_was_trained_in():
 
 
 def test_streams_are_drawn_again_in_turn_and_are_not_the_worlds():
-    policy, world = NetworkPolicy(FlatNetwork(network(14)), "memory", "sampled", SHORT), World(4, SHORT)
+    policy, world = NetworkPolicy(FlatNetwork(network(16)), "memory", "sampled", SHORT), World(4, SHORT)
     policy.begin(range(4), SHORT)
     world.seed(range(4))
     assert not (policy._streams == world.streams).all(axis=1).any()
@@ -155,7 +155,7 @@ def test_streams_are_drawn_again_in_turn_and_are_not_the_worlds():
 
 
 def test_only_the_lanes_that_are_asked_for_act():
-    policy = NetworkPolicy(FlatNetwork(network(14)), "memory", "sampled", SHORT)
+    policy = NetworkPolicy(FlatNetwork(network(16)), "memory", "sampled", SHORT)
     policy.begin(range(6), SHORT)
     actions = np.full(6, -1)
     policy.act(np.zeros((6, 5), np.float32), np.array([1, 4]), actions)

@@ -26,8 +26,8 @@ def small(learner, **changes):
 @pytest.mark.parametrize(
     ("learner", "observation", "inputs", "outputs"),
     [
-        ("policy-gradient", "memory", 14, 7), ("policy-gradient", "onehot", 22, 6), ("parallel", "onehot", 22, 6),
-        ("parallel", "memory", 14, 6), ("online", "onehot", 22, 6), ("online", "memory", 14, 6),
+        ("policy-gradient", "memory", 16, 7), ("policy-gradient", "onehot", 22, 6), ("parallel", "onehot", 22, 6),
+        ("parallel", "memory", 16, 6), ("online", "onehot", 22, 6), ("online", "memory", 16, 6),
     ],
 )  # fmt: skip
 def test_a_network_has_an_output_for_each_action_and_for_a_value_that_it_judges_itself(
@@ -64,7 +64,7 @@ def test_a_learner_lives_in_the_world_with_its_reward_and_sees_what_it_is_left_w
     assert world.rows["reward_success"][0] == 10.0
     assert world.rows["shaping_discount"][0] == 0.9
     keep = made._seen if learner == "online" else made.rollouts.keep
-    assert keep.sum() < 14
+    assert keep.sum() < 16
     assert config.learner.epoch_steps(episodes) == (episodes.steps.sum() if learner == "online" else 32)
     assert isinstance(episodes, Episodes)
 

@@ -29,7 +29,7 @@ COUNT = 300
 def attached(depth=2, width=20, masked=False, frozen=(), rules=None):
     """The same network twice; a third of the weights pruned, and some layers frozen, if asked for."""
     torch.manual_seed(1)
-    model = gpf.MLP(14, width, 7, depth)
+    model = gpf.MLP(16, width, 7, depth)
     nets = []
     for copied in (model, copy.deepcopy(model)):
         net = gpf.attach(
@@ -57,7 +57,7 @@ def random_lesson(seed=0, moved=0.5):
     """Steps of a policy that has moved since, some of them within the clip and some beyond."""
     rng = np.random.default_rng(seed)
     return Lesson(
-        rng.normal(size=(COUNT, 14)).astype(np.float32),
+        rng.normal(size=(COUNT, 16)).astype(np.float32),
         (moved * rng.normal(size=(COUNT, 7))).astype(np.float32),
         rng.integers(0, 6, COUNT),
         rng.normal(1.0, 3.0, COUNT).astype(np.float32),
@@ -155,7 +155,7 @@ class Buffer:
 
 
 class Nowhere(gymnasium.Env):
-    observation_space = gymnasium.spaces.Box(-10, 10, (14,))
+    observation_space = gymnasium.spaces.Box(-10, 10, (16,))
     action_space = gymnasium.spaces.Discrete(6)
 
 
@@ -241,9 +241,9 @@ def test_rules_that_gather_by_hooks_are_served_by_torch(rules, reason):
 
 
 def test_normalised_layers_and_other_optimizers_are_left_to_torch():
-    model = gpf.MLP(14, 16, 7, 1, layer_norm=True)
+    model = gpf.MLP(16, 16, 7, 1, layer_norm=True)
     assert learner(gpf.attach(model, torch.optim.Adam(model.parameters())))._duties() == "a layer is normalised"
-    other = gpf.MLP(14, 16, 7, 1)
+    other = gpf.MLP(16, 16, 7, 1)
     net = gpf.attach(other, torch.optim.SGD(other.parameters(), lr=0.1))
     assert learner(net)._duties() == "the optimizer is SGD, not Adam"
 

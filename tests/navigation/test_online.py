@@ -155,7 +155,7 @@ def torch_episode(net, world, chance, exploration, settings, observation):
 @pytest.mark.parametrize("preset", ["paper", "reference"])
 @pytest.mark.parametrize("observation", ["onehot", "memory"])
 def test_an_episode_equals_the_same_protocol_in_torch(q_learning, preset, observation):
-    fused, plain = attached(2, False, False, 22 if observation == "onehot" else 14)
+    fused, plain = attached(2, False, False, 22 if observation == "onehot" else 16)
     settings = Settings(observation=observation, q_learning=q_learning)
     scenario = Scenario.of({"preset": preset, "max_steps": 150, "sensor_noise": 2e-3})
     learner = OnlineLearner(fused.model, fused.optimizer, scenario, settings, 5)

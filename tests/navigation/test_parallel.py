@@ -106,7 +106,7 @@ def test_it_finds_the_exact_values_of_a_small_problem(q_learning, trace):
 
 def learner(observation="onehot", **settings_):
     torch.manual_seed(1)
-    model = gpf.MLP(22 if observation == "onehot" else 14, 16, 6, layer_norm=True)
+    model = gpf.MLP(22 if observation == "onehot" else 16, 16, 6, layer_norm=True)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)
     scenario = Scenario.of({"preset": "reference", "max_steps": 50}).rewarded("search", 0.99, 0.4)
     made = Rollouts(8, 16, scenario, observation, 6, seed=2, threads=1)
@@ -219,7 +219,7 @@ def test_others_walk_in_half_of_the_lanes_and_are_not_learnt_from():
         one = learner("memory")
         torch.manual_seed(9)
         for seed in range(2):
-            models = [gpf.MLP(14, 16, 6, 1) for _ in others]
+            models = [gpf.MLP(16, 16, 6, 1) for _ in others]
             for model, number in zip(models, others, strict=True):
                 torch.nn.init.normal_(model.head.weight, generator=torch.Generator().manual_seed(number + seed))
             torch.manual_seed(seed)

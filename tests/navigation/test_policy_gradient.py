@@ -43,7 +43,7 @@ def test_advantages_equal_those_of_stable_baselines3(seed):
 
 def learner(observation="memory", **changes):
     torch.manual_seed(1)
-    model = gpf.MLP(14 if observation == "memory" else 22, 16, 7, 2)
+    model = gpf.MLP(16 if observation == "memory" else 22, 16, 7, 2)
     PolicyGradientLearner.prepare(model)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)
     scenario = Scenario.of({"preset": "reference", "max_steps": 50}).rewarded("search", 0.99)
@@ -53,7 +53,7 @@ def learner(observation="memory", **changes):
 
 def loss_inputs(one, count=50):
     torch.manual_seed(3)
-    inputs, actions = torch.randn(count, 14), torch.randint(0, 6, (count, 1))
+    inputs, actions = torch.randn(count, 16), torch.randint(0, 6, (count, 1))
     before = one.model(inputs)[:, :6].log_softmax(1).gather(1, actions)[:, 0].detach()
     return inputs, actions, before, torch.randn(count), torch.randn(count)
 
@@ -133,7 +133,7 @@ def test_every_pass_learns_from_every_step_once():
     one._loss = lambda inputs, *rest: batches.append(inputs) or loss(inputs, *rest)
     one.learn()
     assert [len(batch) for batch in batches] == [50, 50, 28] * 3
-    seen = one.rollouts.inputs[:-1].reshape(128, 14)
+    seen = one.rollouts.inputs[:-1].reshape(128, 16)
     for n in range(3):
         rows = torch.cat(batches[3 * n : 3 * n + 3]).numpy()
         np.testing.assert_array_equal(rows[np.lexsort(rows.T)], seen[np.lexsort(seen.T)])
@@ -157,7 +157,7 @@ def with_critic():
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)
     scenario = Scenario.of({"preset": "reference", "max_steps": 20}).rewarded("search", 0.99)
     made = Rollouts(8, 16, scenario, "onehot", 6, seed=2, threads=1, remember_beside=True)
-    return PolicyGradientLearner(model, optimizer, made, Settings(minibatch=64), Critic(36, 16, 1e-3, seed=4))
+    return PolicyGradientLearner(model, optimizer, made, Settings(minibatch=64), Critic(38, 16, 1e-3, seed=4))
 
 
 def test_a_critic_judges_by_memory_and_learns_the_returns():
@@ -177,13 +177,13 @@ def test_a_critic_judges_by_memory_and_learns_the_returns():
     np.testing.assert_allclose(one.advantages, wanted, atol=1e-6)
     features, returns = (torch.cat(parts[:2]) for parts in zip(*lessons, strict=True))  # the first pass
     seen = {tuple(row.tolist()): total for row, total in zip(features, returns.tolist(), strict=True)}
-    for row, total in zip(r.beside[:-1].reshape(128, 36), (wanted + values[:-1]).reshape(128), strict=True):
+    for row, total in zip(r.beside[:-1].reshape(128, 38), (wanted + values[:-1]).reshape(128), strict=True):
         assert seen[tuple(row.tolist())] == pytest.approx(total, abs=1e-5)
 
 
 def test_a_critic_takes_gradient_steps_of_the_squared_error():
-    one, other = Critic(14, 16, 1e-2, seed=4), Critic(14, 16, 1e-2, seed=4)
-    features, returns = torch.randn(50, 14), 50 * torch.randn(50)  # such errors have gradients that are clipped
+    one, other = Critic(16, 16, 1e-2, seed=4), Critic(16, 16, 1e-2, seed=4)
+    features, returns = torch.randn(50, 16), 50 * torch.randn(50)  # such errors have gradients that are clipped
     optimizer = torch.optim.Adam(other.model.parameters(), lr=1e-2, eps=1e-5)
     for _ in range(5):
         one.learn(features, returns)
@@ -197,11 +197,11 @@ def test_a_critic_takes_gradient_steps_of_the_squared_error():
 
 def test_the_policy_is_nearly_uniform_at_first_and_the_value_without_offset():
     torch.manual_seed(1)
-    plain, model = gpf.MLP(14, 16, 7, 2), learner().model  # made with the same seed
+    plain, model = gpf.MLP(16, 16, 7, 2), learner().model  # made with the same seed
     torch.testing.assert_close(model.head.weight[:6], 0.01 * plain.head.weight[:6])
     assert torch.equal(model.head.weight[6], plain.head.weight[6])
     assert not model.head.bias.any()
-    policy = model(torch.randn(200, 14))[:, :6].softmax(1).detach()
+    policy = model(torch.randn(200, 16))[:, :6].softmax(1).detach()
     assert float((policy - 1 / 6).abs().max()) < 0.05
 
 
@@ -253,7 +253,7 @@ def test_others_walk_in_half_of_the_lanes_and_are_not_learnt_from():
         one = learner()
         torch.manual_seed(9)
         for seed in range(2):
-            models = [gpf.MLP(14, 16, 7, 1) for _ in others]
+            models = [gpf.MLP(16, 16, 7, 1) for _ in others]
             for model, number in zip(models, others, strict=True):
                 torch.nn.init.normal_(model.head.weight, generator=torch.Generator().manual_seed(number + seed))
             torch.manual_seed(seed)

@@ -22,7 +22,7 @@ EASY = Scenario.of({"preset": "reference", "max_steps": 40, "start_distance_min"
 
 def model_of(observation, seed=0):
     torch.manual_seed(seed)
-    return gpf.MLP(14 if observation == "memory" else 22, 16, 7, 2)
+    return gpf.MLP(16 if observation == "memory" else 22, 16, 7, 2)
 
 
 def rollouts(observation="memory", scenario=SHORT, threads=1, lanes=6, horizon=30):
@@ -181,7 +181,7 @@ def test_probes_are_all_observations_or_some_of_walks_that_no_network_steers():
         walks.append(probe_inputs(scenario, "memory", ("wind",)))
         assert torch.equal(torch.get_rng_state(), state)
     np.testing.assert_array_equal(*walks)
-    assert walks[0].shape == (256, 14)
+    assert walks[0].shape == (256, 16)
     assert not walks[0][:, [NAMES.index(name) for name in FEATURES["wind"]]].any()
     clock = walks[0][:, NAMES.index("clock")]
     assert clock[0] < clock[-1]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gpf.plume import Scenario
 from gpf.plume.env import PlumeEnv
-from gpf.plume.memory import FEATURES, MEMORY_SIZE, NAMES, Memory
+from gpf.plume.memory import FEATURES, MEMORY_SIZE, NAMES, Memory, memory_bounds
 from gpf.plume.row import row_of
 from gpf.plume.vector_env import PlumeVectorEnv
 
@@ -25,6 +25,7 @@ def plain_features(raws, stride=STRIDE, max_steps=1200):
     place = whiff_place = 0j
     mean_wind = -cmath.exp(1j * raws[0][3])  # where it comes from
     since, side, met = 1000.0, 0.0, 0.0
+    offsets = [0.0]  # across the wind, since the last whiff
     for step, (left, right, _, direction, heading, *_) in enumerate(raws):
         if step:
             place += stride * cmath.exp(1j * heading)
@@ -32,8 +33,9 @@ def plain_features(raws, stride=STRIDE, max_steps=1200):
         since += 1.0
         whiff = max(left, right) > 4e-3
         if whiff:
-            since, whiff_place, met = 0.0, place, 1.0
+            since, whiff_place, met, offsets = 0.0, place, 1.0, []
             side = 0.8 * side + 0.2 * (1.0 if left > right else -1.0)
+        offsets.append(((place - whiff_place) / mean_wind * abs(mean_wind)).imag)
     ahead = cmath.exp(1j * heading)
     upwind = mean_wind / abs(mean_wind)
     from_whiff = (place - whiff_place) / upwind
@@ -45,6 +47,7 @@ def plain_features(raws, stride=STRIDE, max_steps=1200):
         "mean_wind_ahead": (upwind / ahead).real, "mean_wind_left": (upwind / ahead).imag,
         "wind_ahead": (-cmath.exp(1j * direction) / ahead).real,
         "wind_left": (-cmath.exp(1j * direction) / ahead).imag,
+        "searched_left": max(offsets) / 3, "searched_right": -min(offsets) / 3,
     }  # fmt: skip
     return [values[name] for name in NAMES]
 
@@ -106,6 +109,20 @@ def test_a_known_walk_in_a_steady_wind():
     )  # facing left of the wind, it comes from the right
 
 
+def test_what_was_searched_on_either_side_is_kept_until_the_next_whiff():
+    """Upwind is +x. Three strides to the left, five to the right, so two right of the start, one back, then a whiff."""
+    remembered = memory()
+    left, right = math.pi / 2, -math.pi / 2
+    found = []
+    for step, heading in enumerate([0.0, *[left] * 3, *[right] * 5, *[left] * 3]):
+        reading = 0.05 if step == 10 else 0.0
+        features = remembered.update(np.array([[reading, 0.0, 1.0, math.pi, heading]], np.float32))[0]
+        found.append([features[NAMES.index(name)] * 3 / STRIDE for name in ("searched_left", "searched_right")])
+    assert np.round(found, 4).tolist() == [
+        [0, 0], [1, 0], [2, 0], [3, 0], [3, 0], [3, 0], [3, 0], [3, 1], [3, 2], [3, 2], [0, 0], [1, 0]
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("sigma", [1e-3, 2e-3, 5e-3])
 def test_noise_alone_hardly_ever_looks_like_a_whiff(sigma):
     noise = np.clip(np.random.default_rng(0).normal(0, sigma, (200_000, 5)), 0, 1).astype(np.float32)
@@ -139,6 +156,18 @@ def test_the_longest_walk_stays_in_the_observation_space():
     assert features[NAMES.index("whiff_upwind")] == pytest.approx(50 * STRIDE / 3, rel=1e-5)
     assert env.observation_space.contains(features)
     assert env.observation_space.high[NAMES.index("whiff_upwind")] == pytest.approx(50 * STRIDE / 3, rel=1e-4)
+
+
+def test_the_widest_search_stays_in_the_observation_space():
+    """Straight across the wind to the left, from the first step to the last."""
+    remembered = memory(scenario=dataclasses.replace(REFERENCE, max_steps=50))
+    low, high = memory_bounds(np.array([row_of(dataclasses.replace(REFERENCE, max_steps=50))]))
+    for _ in range(51):
+        features = remembered.update(np.array([[0.0, 0.0, 1.0, math.pi, math.pi / 2]], np.float32))[0]
+    assert features[NAMES.index("searched_left")] == pytest.approx(50 * STRIDE / 3, rel=1e-5)
+    assert (low <= features).all()
+    assert (features <= high).all()
+    assert low[NAMES.index("searched_right")] == pytest.approx(0.0, abs=1e-4)
 
 
 def test_every_feature_belongs_to_one_group():

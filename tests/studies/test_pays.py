@@ -38,10 +38,10 @@ def test_times_are_those_of_steps_at_each_depth():
 
 
 def test_fixed_navigators_get_as_many_flops_as_a_plan_took():
-    """A step of 14-64-64-7 costs 2 W to act and, in each of 4 passes, 6 W less what goes back to inputs."""
+    """A step of 16-64-64-7 costs 2 W to act and, in each of 4 passes, 6 W less what goes back to inputs."""
     flops = 3e9
     variants = NAVIGATION.variants[1]({SHRINKING: [Outcome(Path("run/0"), {"flops": flops}, [], [])]})
-    first, middle, last = 14 * 64, 64 * 64, 64 * 7
+    first, middle, last = 16 * 64, 64 * 64, 64 * 7
     a_step = 2 * (first + middle + last) + 4 * (4 * first + 6 * (middle + last))
     assert variants[fixed(2, True)]["steps"] == round(flops / a_step)
     assert variants[fixed(4)] == {"gpf": False, "depth": 4}

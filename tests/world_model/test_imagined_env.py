@@ -123,20 +123,20 @@ class Scripted:
         self.age, self.ended = 0, np.zeros(2, np.bool_)
 
     def reset(self, seed):
-        return np.zeros((2, 14), np.float32), {}
+        return np.zeros((2, 16), np.float32), {}
 
     def step(self, actions):
         begun, self.age = self.ended, self.age + 1
         found, late = np.array([self.age == 2, False]), np.array([False, self.age == 3])
         self.ended = found | late
         rewards = np.where(begun, 0.0, [self.age, 10.0 * self.age])
-        return np.full((2, 14), self.age, np.float32), rewards, found, late, {}
+        return np.full((2, 16), self.age, np.float32), rewards, found, late, {}
 
 
 def test_what_a_learner_is_told_of_imagined_steps():
     """Worked by hand: where a lane begins anew, the reward is what was expected, so that nothing is learnt there."""
     torch.manual_seed(0)
-    network = MLP(14, 8, 7)
+    network = MLP(16, 8, 7)
     rollouts = ImaginedRollouts(Scripted(), network, 5, 0)
     episodes = rollouts.collect(FlatNetwork(network))
     values = rollouts.outputs[:, :, -1]
@@ -144,7 +144,7 @@ def test_what_a_learner_is_told_of_imagined_steps():
     assert rollouts.bootstraps.T.tolist() == [[False] * 5, [False, False, True, False, False]]
     assert rollouts.rewards[:, 0].tolist() == pytest.approx([1, 2, values[2, 0], 4, 5])
     assert rollouts.rewards[:, 1].tolist() == pytest.approx([10, 20, 30, values[3, 1], 50])
-    assert rollouts.final[2, 1, -1] == pytest.approx(float(network(torch.full((1, 14), 3.0))[0, -1].detach()))
+    assert rollouts.final[2, 1, -1] == pytest.approx(float(network(torch.full((1, 16), 3.0))[0, -1].detach()))
     assert episodes.success.tolist() == [True, False]
     assert episodes.steps.tolist() == [2, 3]
     assert episodes.returns.tolist() == [3, 60]

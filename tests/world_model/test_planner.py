@@ -117,7 +117,7 @@ def test_an_episode_does_not_depend_on_those_beside_it(model, follow):
 
 def test_a_navigator_that_is_followed_draws_anew_in_every_rollout_and_alike_for_every_action(model):
     torch.manual_seed(0)
-    policy = NetworkPolicy(FlatNetwork(MLP(14, 8, 7)), "memory", "sampled", WORLD)
+    policy = NetworkPolicy(FlatNetwork(MLP(16, 8, 7)), "memory", "sampled", WORLD)
     planner = Planner(model, WORLD, Tokenized(policy, WORLD, 2), 3, 4, scoring=Scoring(0.0, 0.0, value=1.0))
     seen_once(planner, 2)
     drawn = []
@@ -143,7 +143,7 @@ def test_a_navigator_that_is_followed_draws_anew_in_every_rollout_and_alike_for_
     ("outputs", "value"), [([1.0, 5.0, 2.0, 0.0, 0.0, 0.0], 5.0), ([1.0, 5.0, 2.0, 0.0, 0.0, 0.0, 3.0], 3.0)]
 )
 def test_the_value_of_a_navigator_is_its_critics_or_that_of_its_best_action(outputs, value):
-    policy = NetworkPolicy(FlatNetwork(MLP(14, 8, len(outputs))), "memory", "greedy", WORLD)
+    policy = NetworkPolicy(FlatNetwork(MLP(16, 8, len(outputs))), "memory", "greedy", WORLD)
     policy.outputs = np.array([outputs], np.float32)
     assert _values(policy).tolist() == [value]
 

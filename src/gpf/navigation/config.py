@@ -47,7 +47,7 @@ class Config:
     """Units of a hidden layer."""
     without: tuple[str, ...] = ()
     """Groups of memory features to leave out: difference, whiff, "time since whiff", side, "place of whiff", wind,
-    "smoothed wind", "ever met", clock."""
+    "smoothed wind", "ever met", clock, searched."""
     evaluate: int = settings.number(2000, 0, BLOCK)
     """Held-out episodes on which the trained navigator is evaluated; 0 for no evaluation."""
 

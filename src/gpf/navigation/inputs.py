@@ -13,7 +13,7 @@ from gpf.plume.scenario import LEVELS
 from gpf.plume.tokens import ONEHOT_SIZE
 
 Observation = Literal["memory", "onehot"]
-"""`memory` is 14 features of the recent past, `onehot` the paper's 22 zeros and ones."""
+"""`memory` is 16 features of the recent past, `onehot` the paper's 22 zeros and ones."""
 RecurrentObservation = Literal["onehot", "raw"]
 """What a network sees that has a memory of its own: `onehot`, or `raw`, the readings, wind and heading."""
 RAW_SIZE = 7

@@ -34,7 +34,7 @@ class LearnerSettings:
     """Rules that differ with the observation."""
 
     observation: Observation = "onehot"
-    """What the network sees: 14 features of the recent past (`memory`), or the paper's 22 zeros and ones (`onehot`)."""
+    """What the network sees: 16 features of the recent past (`memory`), or the paper's 22 zeros and ones (`onehot`)."""
     reward: Reward = "search"
     """Reward while learning; evaluations count only whether, and how fast, the source was found."""
     loitering: float = number(0.0, 0.0, 1.0, below=True)

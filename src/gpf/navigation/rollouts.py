@@ -53,9 +53,9 @@ class Rollouts:
         actions: int64 (T, n). rewards: float32 (T, n).
         ends: bool (T, n), where an episode ended. bootstraps: bool (T, n), where it only ran out of time.
         final: float32 (T, n, K), the network's outputs for the last observation of the episodes that ended.
-        beside: float32 (T + 1, n, F + 14), what a critic sees: the inputs, and the features of memory that the network
+        beside: float32 (T + 1, n, F + 16), what a critic sees: the inputs, and the features of memory that the network
             does not see; none unless asked for.
-        final_beside: float32 (T, n, F + 14), the same at the end of the episodes that ended.
+        final_beside: float32 (T, n, F + 16), the same at the end of the episodes that ended.
     """
 
     def __init__(

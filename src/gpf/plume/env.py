@@ -37,7 +37,7 @@ class PlumeEnv(gymnasium.Env[NDArray[Any], np.int64]):
     - `onehot`: the same three as 22 zeros and ones.
     - `raw`: left and right reading, wind speed (m/s), direction that the wind blows to, heading (rad, in [-pi, pi),
       counter-clockwise from +x), whether a wall stopped the agent, left and right reading of the second gas channel.
-    - `memory`: 14 numbers made of the raw observations so far, see `gpf.plume.memory`.
+    - `memory`: 16 numbers made of the raw observations so far, see `gpf.plume.memory`.
 
     ## Reward
     The sum of five terms: time, success, whiff, blank and shaping; `info["reward_terms"]` has each.

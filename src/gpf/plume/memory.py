@@ -36,19 +36,20 @@ FEATURES: dict[str, tuple[str, ...]] = {
     "smoothed wind": ("mean_wind_ahead", "mean_wind_left"),
     "ever met": ("met",),
     "clock": ("clock",),
+    "searched": ("searched_left", "searched_right"),
 }
 """The features by group, in the order in which they are written."""
 NAMES: tuple[str, ...] = tuple(name for group in FEATURES.values() for name in group)
 MEMORY_SIZE = len(NAMES)
 
 MEMORY = np.dtype(
-    [(name, np.float64) for name in ("whiff", "x", "y", "wind_x", "wind_y", "since", "side", "met")]
+    [(name, np.float64) for name in ("whiff", "x", "y", "wind_x", "wind_y", "since", "side", "met", "left", "right")]
     + [("age", np.int64)]
 )
 """What is remembered in a lane: the reading above which there is a whiff, the place by dead reckoning from the last
 whiff (or the start), the smoothed direction that the wind comes from, steps since the last whiff, the side from which
-whiffs come, whether there was one, and steps since the start. A negative age marks an empty memory;
-only the threshold is set."""
+whiffs come, whether there was one, how far to the left and to the right of it the agent has been, across the wind, in
+metres, and steps since the start. A negative age marks an empty memory; only the threshold is set."""
 
 
 def whiff_threshold(noise: float | NDArray[np.float64]) -> Any:
@@ -74,7 +75,7 @@ def remember(m: Record, stride: float, max_steps: float, raw: NDArray[np.float32
     from_x, from_y = -math.cos(direction), -math.sin(direction)
     m.age += 1
     if m.age == 0:
-        m.x = m.y = m.side = m.met = 0.0
+        m.x = m.y = m.side = m.met = m.left = m.right = 0.0
         m.since = LONG_AGO
         m.wind_x, m.wind_y = from_x, from_y
     else:
@@ -85,7 +86,7 @@ def remember(m: Record, stride: float, max_steps: float, raw: NDArray[np.float32
     m.since += 1.0
     whiff = max(left, right) > m.whiff
     if whiff:
-        m.since = m.x = m.y = 0.0
+        m.since = m.x = m.y = m.left = m.right = 0.0
         m.met = 1.0
         m.side += SIDE_SMOOTHING * ((1.0 if left > right else -1.0) - m.side)
     length = math.hypot(m.wind_x, m.wind_y)
@@ -97,7 +98,9 @@ def remember(m: Record, stride: float, max_steps: float, raw: NDArray[np.float32
     out[3] = math.exp(-m.since / 50.0)
     out[4] = math.exp(-m.since / 200.0)
     out[5] = m.side
-    out[6] = (m.y * c - m.x * s) / 3.0
+    across = m.y * c - m.x * s
+    m.left, m.right = max(m.left, across), max(m.right, -across)
+    out[6] = across / 3.0
     out[7] = (m.x * c + m.y * s) / 3.0
     out[8] = from_x * ch + from_y * sh
     out[9] = from_y * ch - from_x * sh
@@ -105,6 +108,8 @@ def remember(m: Record, stride: float, max_steps: float, raw: NDArray[np.float32
     out[11] = s * ch - c * sh
     out[12] = m.met
     out[13] = m.age / max_steps
+    out[14] = m.left / 3.0
+    out[15] = m.right / 3.0
 
 
 @kernel
@@ -117,11 +122,12 @@ def _remember_lanes(indices, memories, strides, max_steps, raw, features):
 def memory_bounds(rows: NDArray[Any]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """The least and the greatest value of each feature, in worlds of these scenarios."""
     low, high = np.full(MEMORY_SIZE, -1.0, np.float32), np.full(MEMORY_SIZE, 1.0, np.float32)
-    for name in FEATURES["place of whiff"]:
-        high[NAMES.index(name)] = float(max(rows["stride"] * rows["max_steps"])) / 3.0
-        low[NAMES.index(name)] = -high[NAMES.index(name)]
-    for name in (*FEATURES["whiff"], *FEATURES["time since whiff"], *FEATURES["ever met"], *FEATURES["clock"]):
-        low[NAMES.index(name)] = 0.0
+    walk = float(max(rows["stride"] * rows["max_steps"])) / 3.0
+    for name in (*FEATURES["place of whiff"], *FEATURES["searched"]):
+        low[NAMES.index(name)], high[NAMES.index(name)] = -walk, walk
+    for group in ("whiff", "time since whiff", "ever met", "clock", "searched"):
+        for name in FEATURES[group]:
+            low[NAMES.index(name)] = 0.0
     slack = np.float32(1e-5)  # sines and cosines round
     return low - slack, high + slack
 
@@ -130,7 +136,7 @@ class Memory:
     """The memories of many lanes; what counts as a whiff depends on the noise that their scenarios have at first.
 
     Attributes:
-        features: float32, shape (lanes, 14), as of the last update; written in place.
+        features: float32, shape (lanes, 16), as of the last update; written in place.
     """
 
     def __init__(self, rows: NDArray[Any]) -> None:

@@ -13,7 +13,7 @@ from gpf.plume.world import FASTEST_WIND, World
 
 OBSERVATIONS = ("tokens", "onehot", "raw", "memory")
 """`tokens`: left level, right level, wind octant. `onehot`: the same as 22 zeros and ones. `raw`: see `world.RAW`.
-`memory`: 14 features of the recent past, see `memory.FEATURES`."""
+`memory`: 16 features of the recent past, see `memory.FEATURES`."""
 
 
 def observation_space(kind: str, world: World) -> spaces.Space[Any]:
