@@ -36,6 +36,7 @@ from gpf.edge.policy import Policy, from_network
 from gpf.navigation.policies import make_policy
 from gpf.network import MLP
 from gpf.network.compaction.compact import compact
+from gpf.plume.memory import MEMORY_SIZE
 from gpf.plume.scenario import Scenario
 from gpf.reports.tables import markdown_table
 
@@ -78,7 +79,7 @@ def main() -> None:
 def make(width: int, depth: int, pruned: float = 0.0) -> Policy:
     """A network with random weights, of which a share of each hidden layer's units and weights is pruned."""
     torch.manual_seed(0)
-    model: torch.nn.Module = MLP(14, width, 6, depth)
+    model: torch.nn.Module = MLP(MEMORY_SIZE, width, 6, depth)
     for name, parameter in model.named_parameters():
         if name.endswith("bias"):
             torch.nn.init.normal_(parameter, 0.0, 0.1)  # compilers leave out zeros

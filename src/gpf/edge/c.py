@@ -79,7 +79,7 @@ def write_c(
     values["tokenizer"] = template("tokenizer.c").substitute(values)
     replace_text(folder / HEADER, template(HEADER).substitute(settings=settings))
     replace_text(folder / SOURCE, template(SOURCE).substitute(values))
-    state = 4 * len(ACTIONS) + 32 * policy.samples + 32 * policy.remembers
+    state = 4 * len(ACTIONS) + 32 * policy.samples + 40 * policy.remembers
     ram = state + policy.width * (8 + 5 * quantised)
     return Sizes(weights, 4 * sum(layer.weight.size + layer.bias.size for layer in policy.layers), ram)
 

@@ -7,12 +7,12 @@ from gpf.edge.policy import Policy
 from gpf.plume.memory import LONG_AGO, SIDE_SMOOTHING, WIND_SMOOTHING
 from gpf.plume.scenario import LEVELS, OCTANTS
 
-STATE = ("x", "y", "wind_x", "wind_y", "since", "side", "met", "age")
+STATE = ("x", "y", "wind_x", "wind_y", "since", "side", "met", "left", "right", "age")
 """What is remembered of a lane, in the order of the state's columns; age -1 begins an episode."""
 
 
 def blank_state(lanes: int) -> Tensor:
-    """The state before the first observation of an episode, shape (lanes, 8)."""
+    """The state before the first observation of an episode, shape (lanes, 10)."""
     state = torch.zeros(lanes, len(STATE))
     state[:, -1] = -1.0
     return state
@@ -29,27 +29,31 @@ class Remembering(nn.Module):
         self.register_buffer("whiff", floor32([policy.whiff]))
 
     def forward(self, sensors: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """Features, shape (n, 14), and the next state, of sensors (n, 5) and a state (n, 8)."""
+        """Features, shape (n, 16), and the next state, of sensors (n, 5) and a state (n, 10)."""
         left, right, _, direction, heading = sensors.unbind(1)
         from_x, from_y = -direction.cos(), -direction.sin()
-        x, y, wind_x, wind_y, since, side, met, age = self._moved(state, heading, from_x, from_y)
+        x, y, wind_x, wind_y, since, side, met, far_left, far_right, age = self._moved(state, heading, from_x, from_y)
         wind_x = wind_x + WIND_SMOOTHING * (from_x - wind_x)
         wind_y = wind_y + WIND_SMOOTHING * (from_y - wind_y)
         whiff = torch.maximum(left, right) > self.whiff
         nothing, one = torch.zeros_like(left), torch.ones_like(left)
-        x, y, since = (torch.where(whiff, nothing, value) for value in (x, y, since + 1.0))
+        x, y, since, far_left, far_right = (
+            torch.where(whiff, nothing, value) for value in (x, y, since + 1.0, far_left, far_right)
+        )
         met = torch.where(whiff, one, met)
         side = torch.where(whiff, side + SIDE_SMOOTHING * (torch.where(left > right, one, -one) - side), side)
         length = (wind_x * wind_x + wind_y * wind_y).sqrt()
         calm, safe = length <= 0.0, torch.where(length > 0.0, length, one)
         c, s = torch.where(calm, one, wind_x / safe), torch.where(calm, nothing, wind_y / safe)
         ch, sh = heading.cos(), heading.sin()
+        across = y * c - x * s
+        far_left, far_right = torch.maximum(far_left, across), torch.maximum(far_right, -across)
         features = (
             (left - right) / (left + right + 3e-3),
             torch.where(whiff, one, nothing),
             *((-since / steps).exp() for steps in (10.0, 50.0, 200.0)),
             side,
-            (y * c - x * s) / 3.0,
+            across / 3.0,
             (x * c + y * s) / 3.0,
             from_x * ch + from_y * sh,
             from_y * ch - from_x * sh,
@@ -57,19 +61,22 @@ class Remembering(nn.Module):
             s * ch - c * sh,
             met,
             age / self.max_steps,
+            far_left / 3.0,
+            far_right / 3.0,
         )
-        return torch.stack(features, 1), torch.stack((x, y, wind_x, wind_y, since, side, met, age), 1)
+        following = (x, y, wind_x, wind_y, since, side, met, far_left, far_right, age)
+        return torch.stack(features, 1), torch.stack(following, 1)
 
     def _moved(self, state: Tensor, heading: Tensor, from_x: Tensor, from_y: Tensor) -> tuple[Tensor, ...]:
         """The state after the last step's way, or that of the first step."""
-        x, y, wind_x, wind_y, since, side, met, age = state.unbind(1)
+        x, y, wind_x, wind_y, since, side, met, left, right, age = state.unbind(1)
         first, nothing = age < 0.0, torch.zeros_like(age)
         x = torch.where(first, nothing, x + self.stride * heading.cos())
         y = torch.where(first, nothing, y + self.stride * heading.sin())
         wind_x, wind_y = torch.where(first, from_x, wind_x), torch.where(first, from_y, wind_y)
         since = torch.where(first, torch.full_like(age, LONG_AGO), since)
-        side, met = torch.where(first, nothing, side), torch.where(first, nothing, met)
-        return x, y, wind_x, wind_y, since, side, met, torch.where(first, nothing, age + 1.0)
+        side, met, left, right = (torch.where(first, nothing, one) for one in (side, met, left, right))
+        return x, y, wind_x, wind_y, since, side, met, left, right, torch.where(first, nothing, age + 1.0)
 
 
 class Tokenizing(nn.Module):
@@ -129,7 +136,7 @@ class Navigating(nn.Module):
         self.network = Network(policy) if network is None else network
 
     def forward(self, sensors: Tensor, state: Tensor | None = None) -> tuple[Tensor, ...]:
-        """Actions (n,), outputs (n, 6) and, with memory, the next state (n, 8)."""
+        """Actions (n,), outputs (n, 6) and, with memory, the next state (n, 10)."""
         if isinstance(self.observing, Tokenizing):
             outputs = self.network(self.observing(sensors))
             return outputs.argmax(1), outputs

@@ -40,10 +40,10 @@ static void observe(gpf_state *m, const float sensors[GPF_SENSORS], float *out)
     const float from_x = -cosf(direction), from_y = -sinf(direction);
     const float ahead_x = cosf(heading), ahead_y = sinf(heading);
     const int whiff = (left > right ? left : right) > $whiff;
-    float length, c = 1.0f, s = 0.0f;
+    float length, across, c = 1.0f, s = 0.0f;
     m->age += 1;
     if (m->age == 0) {
-        m->x = m->y = m->side = m->met = 0.0f;
+        m->x = m->y = m->side = m->met = m->left = m->right = 0.0f;
         m->since = $long_ago;
         m->wind_x = from_x;
         m->wind_y = from_y;
@@ -55,7 +55,7 @@ static void observe(gpf_state *m, const float sensors[GPF_SENSORS], float *out)
     m->wind_y += $wind_smoothing * (from_y - m->wind_y);
     m->since += 1.0f;
     if (whiff) {
-        m->since = m->x = m->y = 0.0f;
+        m->since = m->x = m->y = m->left = m->right = 0.0f;
         m->met = 1.0f;
         m->side += $side_smoothing * ((left > right ? 1.0f : -1.0f) - m->side);
     }
@@ -64,13 +64,16 @@ static void observe(gpf_state *m, const float sensors[GPF_SENSORS], float *out)
         c = m->wind_x / length;
         s = m->wind_y / length;
     }
+    across = m->y * c - m->x * s;
+    m->left = across > m->left ? across : m->left;
+    m->right = -across > m->right ? -across : m->right;
     out[0] = (left - right) / (left + right + 3e-3f);
     out[1] = whiff ? 1.0f : 0.0f;
     out[2] = expf(-m->since / 10.0f);
     out[3] = expf(-m->since / 50.0f);
     out[4] = expf(-m->since / 200.0f);
     out[5] = m->side;
-    out[6] = (m->y * c - m->x * s) / 3.0f;
+    out[6] = across / 3.0f;
     out[7] = (m->x * c + m->y * s) / 3.0f;
     out[8] = from_x * ahead_x + from_y * ahead_y;
     out[9] = from_y * ahead_x - from_x * ahead_y;
@@ -78,6 +81,8 @@ static void observe(gpf_state *m, const float sensors[GPF_SENSORS], float *out)
     out[11] = s * ahead_x - c * ahead_y;
     out[12] = m->met;
     out[13] = (float)m->age / $max_steps;
+    out[14] = m->left / 3.0f;
+    out[15] = m->right / 3.0f;
 }
 
 #else

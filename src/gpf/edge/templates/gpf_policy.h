@@ -20,6 +20,7 @@ typedef struct {
     float since;          /* steps since the last whiff */
     float side;           /* from which whiffs come */
     float met;            /* 1 after the first whiff */
+    float left, right;    /* how far across the wind it has been since then, on either side, m */
     int32_t age;          /* steps since the start; -1 before the first */
 #endif
 #if GPF_SAMPLES
