@@ -17,25 +17,26 @@ pytestmark = pytest.mark.usefixtures("one_torch_thread")
 
 @pytest.mark.parametrize("seed", range(5))
 def test_advantages_equal_those_of_stable_baselines3(seed):
-    """There, as here, an episode that ran out of time gets the value of its last state added to its last reward."""
     rng = np.random.default_rng(seed)
     steps, lanes, discount, trace = 20, 4, 0.97, 0.9
     rewards = rng.normal(size=(steps, lanes)).astype(np.float32)
     values = rng.normal(size=(steps + 1, lanes)).astype(np.float32)
-    final = rng.normal(size=(steps, lanes)).astype(np.float32)
     ends = rng.random((steps, lanes)) < 0.15
-    bootstraps = ends & (rng.random((steps, lanes)) < 0.5)
     mine = np.zeros((steps, lanes), np.float32)
-    generalized_advantages(rewards, values, final, ends, bootstraps, discount, trace, mine)
+    generalized_advantages(rewards, values, ends, discount, trace, mine)
 
     buffer = RolloutBuffer(
         steps, spaces.Box(-1, 1, (1,)), spaces.Discrete(6), gae_lambda=trace, gamma=discount, n_envs=lanes
     )
     starts = np.vstack([np.zeros((1, lanes)), ends[:-1]])
     for t in range(steps):
-        paid = rewards[t] + discount * np.where(bootstraps[t], final[t], 0.0)
         buffer.add(
-            np.zeros((lanes, 1)), np.zeros(lanes), paid, starts[t], torch.from_numpy(values[t]), torch.zeros(lanes)
+            np.zeros((lanes, 1)),
+            np.zeros(lanes),
+            rewards[t],
+            starts[t],
+            torch.from_numpy(values[t]),
+            torch.zeros(lanes),
         )
     buffer.compute_returns_and_advantage(torch.from_numpy(values[-1]), ends[-1].astype(float))
     np.testing.assert_allclose(mine, buffer.advantages, atol=1e-5)
@@ -151,6 +152,19 @@ def test_the_same_seed_gives_the_same_run_bit_for_bit(observation):
         assert torch.equal(mine, theirs)
 
 
+def test_an_episode_that_runs_out_of_time_is_over():
+    """Its last advantage is the last reward less the value, as where the source was found."""
+    one = learner()
+    r = one.rollouts
+    for _ in range(4):
+        r.collect(one.network)
+    late = r.bootstraps.copy()
+    wanted = (r.rewards - r.outputs[:-1, :, -1])[late]
+    assert late.any()
+    one.learn()
+    np.testing.assert_allclose(one.advantages[late], wanted, atol=1e-6)
+
+
 def with_critic():
     torch.manual_seed(1)
     model = gpf.MLP(22, 16, 6)
@@ -161,16 +175,14 @@ def with_critic():
 
 
 def test_a_critic_judges_by_memory_and_learns_the_returns():
-    """Advantages are over the critic's values, of the last states too; the returns that it learns are those sums."""
+    """Advantages are over the critic's values; the returns that it learns are the sums of both."""
     one = with_critic()
     r, s = one.rollouts, one.settings
     for _ in range(2):  # the second has episodes that ran out of time
         r.collect(one.network)
     values = one.critic.model(torch.from_numpy(r.beside))[..., 0].detach().numpy()
-    final = one.critic.model(torch.from_numpy(r.final_beside))[..., 0].detach().numpy()
-    assert r.bootstraps.any()
     wanted = np.zeros_like(one.advantages)
-    generalized_advantages(r.rewards, values, final, r.ends, r.bootstraps, s.discount, s.trace, wanted)
+    generalized_advantages(r.rewards, values, r.ends, s.discount, s.trace, wanted)
     lessons = []
     one.critic.learn = lambda features, returns: lessons.append((features, returns))
     one.learn()

@@ -141,19 +141,16 @@ def test_what_a_learner_is_told_of_imagined_steps():
     episodes = rollouts.collect(FlatNetwork(network))
     values = rollouts.outputs[:, :, -1]
     assert rollouts.ends.T.tolist() == [[False, True, True, False, False], [False, False, True, True, False]]
-    assert rollouts.bootstraps.T.tolist() == [[False] * 5, [False, False, True, False, False]]
     assert rollouts.rewards[:, 0].tolist() == pytest.approx([1, 2, values[2, 0], 4, 5])
     assert rollouts.rewards[:, 1].tolist() == pytest.approx([10, 20, 30, values[3, 1], 50])
-    assert rollouts.final[2, 1, -1] == pytest.approx(float(network(torch.full((1, 16), 3.0))[0, -1].detach()))
     assert episodes.success.tolist() == [True, False]
     assert episodes.steps.tolist() == [2, 3]
     assert episodes.returns.tolist() == [3, 60]
     advantages = np.zeros((5, 2), np.float32)
-    generalized_advantages(
-        rollouts.rewards, values, rollouts.final[:, :, -1], rollouts.ends, rollouts.bootstraps, 0.9, 0.8, advantages
-    )
+    generalized_advantages(rollouts.rewards, values, rollouts.ends, 0.9, 0.8, advantages)
     assert advantages[2, 0] == advantages[3, 1] == 0
     assert advantages[1, 0] == pytest.approx(2 - values[1, 0])
+    assert advantages[2, 1] == pytest.approx(30 - values[2, 1])
 
 
 def test_a_navigator_can_learn_in_imagination(world):

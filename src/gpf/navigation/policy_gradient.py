@@ -150,13 +150,8 @@ class PolicyGradientLearner(LaneLearner[Settings]):
     def learn(self, lanes: int | None = None) -> None:
         """Several passes of gradient steps over the last rollout, or over that of its first lanes."""
         r, s = self.rollouts, self.settings
-        if self.critic:
-            values, final = self.critic.judge(r.beside), self.critic.judge(r.final_beside)
-        else:
-            values, final = r.outputs[:, :, -1], r.final[:, :, -1]
-        generalized_advantages(
-            r.rewards, values, final, r.ends, r.bootstraps, s.discount, s.trace, self.advantages
-        )  # fmt: skip
+        values = self.critic.judge(r.beside) if self.critic else r.outputs[:, :, -1]
+        generalized_advantages(r.rewards, values, r.ends, s.discount, s.trace, self.advantages)
         flat = self.advantages[:, :lanes].size
         advantages = np.ascontiguousarray(self.advantages[:, :lanes]).reshape(flat)
         lesson = Lesson(
@@ -290,16 +285,19 @@ class Critic:
 
 
 @kernel
-def generalized_advantages(rewards, values, final, ends, bootstraps, discount, trace, out):
-    """Write the generalized advantages; where only time ran out, the value of the last state stands for the rest."""
+def generalized_advantages(rewards, values, ends, discount, trace, out):
+    """Write the generalized advantages; an episode that ran out of time is over, like one that found the source.
+
+    What judges states sees the clock, so that it can tell what is left (Pardo et al. 2018). If the value of the last
+    state stood for what would have followed, values of agents that have gone astray would rest on nothing but
+    themselves: in some seeds they rise far above what the source pays, and the agent learns to go astray.
+    """
     for i in range(rewards.shape[1]):
         advantage = 0.0
         for t in range(len(rewards) - 1, -1, -1):
+            following = values[t + 1, i]
             if ends[t, i]:
-                following = final[t, i] if bootstraps[t, i] else 0.0
-                advantage = 0.0
-            else:
-                following = values[t + 1, i]
+                following = advantage = 0.0
             error = rewards[t, i] + discount * following - values[t, i]
             advantage = error + discount * trace * advantage
             out[t, i] = advantage

@@ -123,13 +123,8 @@ class RecurrentLearner(PolicyGradientLearner):
     def learn(self, lanes: int | None = None) -> None:
         """Several passes of gradient steps over the sequences of the last rollout, or over those of its first lanes."""
         r, s = self.rollouts, self.settings
-        if self.critic:
-            values, final = self.critic.judge(r.beside), self.critic.judge(r.final_beside)
-        else:
-            values, final = r.outputs[:, :, -1], r.final[:, :, -1]
-        generalized_advantages(
-            r.rewards, values, final, r.ends, r.bootstraps, s.discount, s.trace, self.advantages
-        )  # fmt: skip
+        values = self.critic.judge(r.beside) if self.critic else r.outputs[:, :, -1]
+        generalized_advantages(r.rewards, values, r.ends, s.discount, s.trace, self.advantages)
         sequences = self._sequences()
         actions, outputs = torch.from_numpy(r.actions)[..., None], torch.from_numpy(r.outputs[:-1])
         advantages = torch.from_numpy(self.advantages)

@@ -55,7 +55,6 @@ class Rollouts:
         final: float32 (T, n, K), the network's outputs for the last observation of the episodes that ended.
         beside: float32 (T + 1, n, F + 16), what a critic sees: the inputs, and the features of memory that the network
             does not see; none unless asked for.
-        final_beside: float32 (T, n, F + 16), the same at the end of the episodes that ended.
     """
 
     def __init__(
@@ -88,7 +87,6 @@ class Rollouts:
         self.final: NDArray[np.float32] = np.zeros((horizon, count, outputs), np.float32)
         remembered = len(self.keep) + MEMORY_SIZE if remember_beside else 0
         self.beside: NDArray[np.float32] = np.zeros((horizon + 1, count, remembered), np.float32)
-        self.final_beside: NDArray[np.float32] = np.zeros((horizon, count, remembered), np.float32)
         self.actions: NDArray[np.int64] = np.zeros((horizon, count), np.int64)
         self.rewards: NDArray[np.float32] = np.zeros((horizon, count), np.float32)
         self.ends: NDArray[np.bool_] = np.zeros((horizon, count), np.bool_)
@@ -128,7 +126,6 @@ class Rollouts:
                     self.memories, self.chances, self.starts, self.inputs, self.states, self.outputs, self.final,
                     self.actions,
                     self.rewards, self.ends, self.bootstraps, self.successes, self.finished, self.beside,
-                    self.final_beside,
                 )  # fmt: skip
 
         pool = thread_pool(max(1, self.threads - 1), os.getpid())
@@ -196,7 +193,7 @@ def _collect(
     first, last, begun, exploration, sees, keep, layers, blocks, values, activations, table,
     world,
     memories, chances, starts, inputs, states, outputs, final, actions, rewards, ends, bootstraps, successes, finished,
-    beside, final_beside,
+    beside,
 ):  # fmt: skip
     """Walk lanes `first` to `last` through a rollout; see `Rollouts`."""
     horizon = len(actions)
@@ -229,7 +226,6 @@ def _collect(
                 respond(layers, blocks, values, activations, table, tokens, after, state, final[t, i])
                 for k in range(len(state)):
                     state[k] = np.float32(0.0)
-                copy(beside[t + 1, i], final_beside[t, i])
                 finished[0, t, i] = lane.step
                 finished[1, t, i] = path_length_score(p, lane, start[0]) if success else 0.0
                 finished[2, t, i] = start[1]

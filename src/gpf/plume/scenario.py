@@ -433,9 +433,9 @@ class Scenario:
         ever: at its discount of 0.99 that is worth 1 / (1 - 0.99) = 100, as much as the source. In `search` loitering
         is worth `loitering` times the source whatever the discount, by default nothing. It does not punish blanks,
         which a search cannot avoid, shapes by distance with the learner's own discount, so that the best policy is the
-        one without shaping, and lets an episode that runs out of time go on in the value of its last state. Such
-        shaping pays (1 - discount) d for a step that keeps its distance d; time costs more than that, within 10 m at
-        a discount of 0.998.
+        one without shaping, and lets a learner decide whether an episode that runs out of time goes on in the value of
+        its last state. Such shaping pays (1 - discount) d for a step that keeps its distance d; time costs more than
+        that, within 10 m at a discount of 0.998.
         """
         if not 0.0 <= loitering < 1.0:
             raise ValueError(f"loitering must be at least 0 and below 1, the worth of the source, got {loitering}")

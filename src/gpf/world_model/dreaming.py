@@ -27,13 +27,10 @@ class ImaginedRollouts:
         count, outputs = env.num_envs, len(ACTIONS) + 1
         self.inputs: NDArray[np.float32] = np.zeros((horizon + 1, count, MEMORY_SIZE), np.float32)
         self.outputs: NDArray[np.float32] = np.zeros((horizon + 1, count, outputs), np.float32)
-        self.final: NDArray[np.float32] = np.zeros((horizon, count, outputs), np.float32)
         self.beside: NDArray[np.float32] = np.zeros((horizon + 1, count, 0), np.float32)
-        self.final_beside: NDArray[np.float32] = np.zeros((horizon, count, 0), np.float32)
         self.actions: NDArray[np.int64] = np.zeros((horizon, count), np.int64)
         self.rewards: NDArray[np.float32] = np.zeros((horizon, count), np.float32)
         self.ends: NDArray[np.bool_] = np.zeros((horizon, count), np.bool_)
-        self.bootstraps: NDArray[np.bool_] = np.zeros((horizon, count), np.bool_)
         self.inputs[-1], _ = env.reset(seed=seed)
         self._ages = np.zeros(count, np.int64)
         self._returns = np.zeros(count)
@@ -59,9 +56,6 @@ class ImaginedRollouts:
             self.inputs[t + 1], rewards, found, late, _ = self.env.step(self.actions[t])
             self.rewards[t] = np.where(fresh, self.outputs[t, :, -1], rewards)
             self.ends[t] = found | late | fresh
-            self.bootstraps[t] = late
-            if late.any():
-                self.final[t] = self.model(torch.from_numpy(self.inputs[t + 1])).numpy()
             self._ages = np.where(fresh, 0, self._ages + 1)
             self._returns = np.where(fresh, 0.0, self._returns + rewards)
             ended = np.flatnonzero(found | late)
