@@ -6,12 +6,12 @@ import torch
 from gpf.edge.policy import from_network
 from gpf.navigation.acting import NetworkPolicy
 from gpf.navigation.flat import FlatNetwork
+from gpf.navigation.inputs import INPUTS
 from gpf.network import MLP
 from gpf.network.compaction.compact import compact
 from gpf.plume.scenario import Scenario
 
 WORLDS = {"memory": Scenario.of("reference"), "onehot": Scenario.of("paper")}
-INPUTS = {"memory": 14, "onehot": 22}
 
 
 def make_model(observation, depth, kind, width=24, seed=0):

@@ -14,6 +14,7 @@ from gpf.edge.flights import fly
 from gpf.edge.policy import digest, from_network, read_policy
 from gpf.navigation.evaluate import evaluate
 from gpf.network import MLP
+from gpf.plume.memory import MEMORY_SIZE
 from gpf.plume.scenario import Scenario
 
 
@@ -73,13 +74,13 @@ def test_mistakes_are_one_line(plume_run, tmp_path, mistake):
 
 
 def test_layers_that_c_does_not_know_are_refused():
-    model = MLP(14, 4, 6)
-    model.layers[0] = nn.Sequential(nn.Linear(14, 4), nn.Tanh())
+    model = MLP(MEMORY_SIZE, 4, 6)
+    model.layers[0] = nn.Sequential(nn.Linear(MEMORY_SIZE, 4), nn.Tanh())
     with pytest.raises(ValueError, match="layer 0 must be Linear, perhaps LayerNorm, and ReLU .* got Linear, Tanh"):
         from_network(model, Scenario.of("reference"), "memory", {})
     with pytest.raises(ValueError, match=r"model must be a gpf\.MLP to be exported, got Linear"):
-        from_network(nn.Linear(14, 6), Scenario.of("reference"), "memory", {})
-    model = MLP(14, 4, 6)
+        from_network(nn.Linear(MEMORY_SIZE, 6), Scenario.of("reference"), "memory", {})
+    model = MLP(MEMORY_SIZE, 4, 6)
     model.head.bias.data[0] = float("nan")
     with pytest.raises(ValueError, match="layer 1 must have finite weights"):
         from_network(model, Scenario.of("reference"), "memory", {})

@@ -7,6 +7,7 @@ from edge_networks import make_exported
 from gpf.edge import int8
 from gpf.edge.builds import Library
 from gpf.edge.c import replay, seen_inputs, write_c
+from gpf.plume.memory import MEMORY_SIZE
 
 
 @pytest.mark.parametrize(
@@ -31,14 +32,14 @@ def test_int8_in_c_is_int8_in_numpy_and_agrees_with_float32(tmp_path, flights, o
 
 def test_the_first_layer_reaches_the_ends_of_the_calibrated_ranges():
     policy, _ = make_exported("memory", 1, "dense")
-    inputs = np.random.default_rng(0).uniform(-3.0, 5.0, (500, 14)).astype(np.float32)
+    inputs = np.random.default_rng(0).uniform(-3.0, 5.0, (500, MEMORY_SIZE)).astype(np.float32)
     first = int8.quantise(policy, inputs)[0]
     levels = first.quantised(inputs)
     assert levels.min() == 0
     assert levels.max() == 255
     restored = (levels - first.zeros) / first.per_unit
     assert np.abs(restored - inputs).max() < 8.0 / 255.0
-    assert (first.quantised(np.zeros((1, 14), np.float32)) == first.zeros).all()
+    assert (first.quantised(np.zeros((1, MEMORY_SIZE), np.float32)) == first.zeros).all()
 
 
 def test_int8_without_calibration_is_refused(tmp_path):

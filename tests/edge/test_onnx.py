@@ -11,7 +11,7 @@ from edge_networks import greedy_actions, kernel_policy, make_exported
 from gpf.edge.c import replay
 from gpf.edge.graph import FILE, make_session, run, verify, write_onnx
 from gpf.edge.module import Navigating, blank_state
-from gpf.plume.memory import blank_memories, remember
+from gpf.plume.memory import MEMORY_SIZE, blank_memories, remember
 
 
 def operators(path):
@@ -53,7 +53,7 @@ def test_memory_in_torch_is_the_kernels(flights):
     policy, _ = make_exported("memory", 1, "dense")
     module = Navigating(policy).observing
     for flight in flights["memory"][:3]:
-        memories, state, wanted = blank_memories(1, 0.0), blank_state(1), np.zeros(14, np.float32)
+        memories, state, wanted = blank_memories(1, 0.0), blank_state(1), np.zeros(MEMORY_SIZE, np.float32)
         memories["whiff"] = policy.whiff
         for row in flight.sensors:
             remember(memories[0], policy.stride, policy.max_steps, row, wanted)

@@ -51,9 +51,9 @@ class Library:
         compile_c([
             require("gcc", "gcc libc6-dev"), *FLAGS, "-fPIC", "-shared", str(folder / SOURCE), "-o", str(path), "-lm"
         ])  # fmt: skip
-        self.code = ctypes.CDLL(str(path))
+        self.code: ctypes.CDLL = ctypes.CDLL(str(path))
         self.code.gpf_metadata.restype = ctypes.c_char_p
-        self.samples = hasattr(self.code, "gpf_sampled")
+        self.samples: bool = hasattr(self.code, "gpf_sampled")
         for name in ("gpf_ram", "gpf_flash"):
             getattr(self.code, name).restype = ctypes.c_size_t
         self._states = np.zeros((1, ROOM // 8), np.uint64)

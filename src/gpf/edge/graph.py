@@ -29,8 +29,9 @@ class Repeated(nn.Module):
     def __init__(self, policy: Policy) -> None:
         super().__init__()
         first, *hidden, last = policy.layers
-        self.first, self.last = _linear(first), _linear(last)
-        self.norm = None
+        self.first: nn.Linear = _linear(first)
+        self.last: nn.Linear = _linear(last)
+        self.norm: nn.LayerNorm | None = None
         if first.scale is not None:
             self.norm = nn.LayerNorm(first.outputs)
             self.norm.weight.data, self.norm.bias.data = torch.tensor(first.scale), torch.tensor(first.shift)

@@ -25,7 +25,8 @@ class Remembering(nn.Module):
 
     def __init__(self, policy: Policy) -> None:
         super().__init__()
-        self.stride, self.max_steps = policy.stride, policy.max_steps
+        self.stride: float = policy.stride
+        self.max_steps: float = policy.max_steps
         self.register_buffer("whiff", floor32([policy.whiff]))
 
     def forward(self, sensors: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
@@ -87,7 +88,8 @@ class Tokenizing(nn.Module):
 
     def __init__(self, policy: Policy) -> None:
         super().__init__()
-        self.sign, self.offset = policy.octant_sign, policy.octant_offset
+        self.sign: float = policy.octant_sign
+        self.offset: float = policy.octant_offset
         self.register_buffer("edges", floor32(policy.level_edges))
         self.register_buffer("calm", -floor32([-policy.calm_speed]))
 
@@ -120,7 +122,7 @@ class Network(nn.Module):
                 norm.weight.data, norm.bias.data = torch.tensor(layer.scale), torch.tensor(layer.shift)
                 parts.append(norm)
             parts.append(nn.ReLU())
-        self.parts = nn.Sequential(*parts[:-1])
+        self.parts: nn.Sequential = nn.Sequential(*parts[:-1])
 
     def forward(self, x: Tensor) -> Tensor:  # (n, inputs) -> (n, actions)
         """The outputs."""
@@ -132,8 +134,8 @@ class Navigating(nn.Module):
 
     def __init__(self, policy: Policy, network: nn.Module | None = None) -> None:
         super().__init__()
-        self.observing = Remembering(policy) if policy.remembers else Tokenizing(policy)
-        self.network = Network(policy) if network is None else network
+        self.observing: Remembering | Tokenizing = Remembering(policy) if policy.remembers else Tokenizing(policy)
+        self.network: nn.Module = Network(policy) if network is None else network
 
     def forward(self, sensors: Tensor, state: Tensor | None = None) -> tuple[Tensor, ...]:
         """Actions (n,), outputs (n, 6) and, with memory, the next state (n, 10)."""

@@ -210,7 +210,11 @@ def adam_settings(
     )  # fmt: skip
 
 
-@njit(error_model="numpy", fastmath=FAST)
+compiled: Any = njit(error_model="numpy", fastmath=FAST)
+"""Compile a function whose sums may be reordered."""
+
+
+@compiled
 def descend(values, first, second, start, count, gradient, settings):
     """Adam on `count` parameters from `start` on."""
     scale, step_size, root, epsilon, one, two = settings

@@ -8,6 +8,7 @@ every part with torch's autograd and Adam. `gpf.network.compiled` says when torc
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -58,7 +59,11 @@ class Workspace:
         self.gradient: NDArray[np.float32] = np.zeros_like(network.values)
 
 
-@njit(error_model="numpy", fastmath=FAST, _nrt=False)
+fast: Any = njit(error_model="numpy", fastmath=FAST, _nrt=False)
+"""Compile a function of these steps: its sums may be reordered, and it allocates nothing."""
+
+
+@fast
 def load_weights(layers, values, places, memory):
     """Copy all weights and biases into padded memory, weights in both orders."""
     for n in range(len(layers)):
@@ -75,7 +80,7 @@ def load_weights(layers, values, places, memory):
                 memory[columns + i * column_size + j] = value
 
 
-@njit(error_model="numpy", fastmath=FAST, _nrt=False)
+@fast
 def forward_tile(layers, places, memory, top, count):
     """Write the outputs of all layers for a tile of samples, of which the inputs are there; the network's at `top`."""
     last = len(layers) - 1
@@ -91,7 +96,7 @@ def forward_tile(layers, places, memory, top, count):
             keep_where_positive(memory, out, memory, out, count * place.outputs // COLUMNS)
 
 
-@njit(error_model="numpy", fastmath=FAST, _nrt=False)
+@fast
 def backward_tile(layers, places, memory, count, lowest):
     """Add a tile's gradients at weights and biases, given those at the network's outputs, down to layer `lowest`."""
     for n in range(len(layers) - 1, lowest - 1, -1):
@@ -117,7 +122,7 @@ def backward_tile(layers, places, memory, count, lowest):
             keep_where_positive(memory, place.activations, memory, below, count * inputs // COLUMNS)
 
 
-@njit(error_model="numpy", fastmath=FAST, _nrt=False)
+@fast
 def _normal(advantages, order, first, last):
     """The mean of a minibatch's advantages, and one over their standard deviation."""
     mean = square = 0.0
@@ -129,7 +134,7 @@ def _normal(advantages, order, first, last):
     return np.float32(mean), np.float32(1.0 / (math.sqrt(square / (last - first)) + 1e-8))
 
 
-@njit(error_model="numpy", fastmath=FAST, _nrt=False)
+@fast
 def log_policy(outputs, start, logs):
     """Write the logarithms of the probabilities of all actions, of which the network's outputs begin at `start`."""
     top = outputs[start]
@@ -143,7 +148,7 @@ def log_policy(outputs, start, logs):
         logs[k] = outputs[start + k] - total
 
 
-@njit(error_model="numpy", fastmath=FAST, _nrt=False)
+@fast
 def loss_gradient(memory, at, to, logs, action, before, advantage, ret, weight, clip, entropy, value_weight):
     """Write the gradient of PPO's loss at the network's outputs for one sample, which counts with `weight`.
 
@@ -169,7 +174,7 @@ def loss_gradient(memory, at, to, logs, action, before, advantage, ret, weight, 
         memory[to + last] = np.float32(2.0) * weight * value_weight * (memory[at + last] - ret)
 
 
-@njit(error_model="numpy", fastmath=FAST, _nrt=False)
+@fast
 def clear_gradients(places, memory):
     """Begin sums of gradients."""
     for n in range(len(places)):
@@ -180,7 +185,7 @@ def clear_gradients(places, memory):
             memory[k] = np.float32(0.0)
 
 
-@njit(error_model="numpy", fastmath=FAST, _nrt=False)
+@fast
 def collect_gradient(layers, places, memory, keep, gradient):
     """Write the gradient of the layers that learn as values lie in flat memory, without pruned weights; its norm."""
     square = 0.0

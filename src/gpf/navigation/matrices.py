@@ -9,10 +9,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.core.typing import Signature
 from numba.extending import intrinsic
+
+from gpf.plume.kernels import device
 
 COLUMNS = 16
 """Columns of a block: one AVX-512 register, or two of AVX2. The columns of a matrix are padded to a multiple of it."""
@@ -115,7 +117,7 @@ _rows_block = _block(ROWS)
 _row_block = _block(1)
 
 
-@njit(error_model="numpy", _nrt=False)
+@device
 def multiply(
     rows, columns, count, a, a_at, a_row, a_column, b, b_at, b_row, begin, begin_at, begin_row, c, c_at, c_row
 ):

@@ -195,7 +195,7 @@ class PolicyGradientLearner(LaneLearner[Settings]):
         """The same gradient steps as in torch, compiled; they need the optimizer's state in flat memory."""
         optimizer, s = cast(torch.optim.Adam, self.optimizer), self.settings
         if self._fused is None or not self._fused.network.is_shared(optimizer):
-            self.network = FlatNetwork(self.model, optimizer)
+            self.network: FlatNetwork = FlatNetwork(self.model, optimizer)
             self._fused = FusedSteps(self.network)
         self._fused.take(
             lesson, order.numpy(), optimizer, owed, minibatch=s.minibatch, clip=s.clip, entropy=s.entropy,

@@ -61,7 +61,7 @@ class MinimalGRUBlock(RecurrentBlock):
         super().__init__()
         self.gate: nn.Linear = nn.Linear(width, width)
         self.candidate: nn.Linear = nn.Linear(width, width)
-        self.out = nn.Linear(width, width)
+        self.out: nn.Linear = nn.Linear(width, width)
         with torch.no_grad():
             for part, gain in ((self.gate, GAIN), (self.candidate, GAIN), (self.out, 1.0)):
                 nn.init.orthogonal_(part.weight, gain)
@@ -80,7 +80,7 @@ class GRUBlock(RecurrentBlock):
         super().__init__()
         self.input: nn.Linear = nn.Linear(width, 3 * width)
         self.recurrent: nn.Linear = nn.Linear(width, 3 * width)
-        self.out = nn.Linear(width, width)
+        self.out: nn.Linear = nn.Linear(width, width)
         with torch.no_grad():
             for part, gain in ((self.input, GAIN), (self.recurrent, 1.0), (self.out, 1.0)):
                 for rows in part.weight.split(width):
@@ -94,8 +94,8 @@ class GRUBlock(RecurrentBlock):
 
 
 BLOCKS: dict[str, type[MinimalGRUBlock | GRUBlock]] = {"mingru": MinimalGRUBlock, "gru": GRUBlock}
-for kind in BLOCKS.values():
-    register_identity(kind, zero_outputs("out"))
+register_identity(MinimalGRUBlock, zero_outputs("out"))
+register_identity(GRUBlock, zero_outputs("out"))
 register_units(MinimalGRUBlock, lambda block: [([block.gate, block.candidate], [], block.out)])
 
 

@@ -47,9 +47,9 @@ def _compiled(function: Callable[..., Any], **options: bool) -> Any:
     return dispatcher
 
 
-device = numba.njit(error_model="numpy", _nrt=False)
+device: Any = numba.njit(error_model="numpy", _nrt=False)
 """Compile a function that kernels call. It counts no references to arrays, for it allocates none."""
-inlined = numba.njit(error_model="numpy", _nrt=False, inline="always")
+inlined: Any = numba.njit(error_model="numpy", _nrt=False, inline="always")
 """The same for a function that becomes part of its caller: passing all arrays of a world costs time."""
 
 

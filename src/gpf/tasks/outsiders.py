@@ -33,7 +33,9 @@ class OutsiderSearch:
     """A learner of another library: its training, and then its evaluations."""
 
     def __init__(self, run: Run, config: Config, threads: int | None = None) -> None:
-        self.run, self.config, self.threads = run, config, threads
+        self.run: Run = run
+        self.config: Config = config
+        self.threads: int | None = threads
         self.progress: dict[str, Any] = untrained()
         self._settings = config.who.trained(config.quick)
         self.steps: int = int(self._settings.get("steps", Settings().steps))
@@ -119,7 +121,8 @@ class OutsiderPolicy:
     PER_LANE: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, model: Any, observation: str) -> None:
-        self.model, self.observation = model, observation
+        self.model: Any = model
+        self.observation: str = observation
 
     def begin(self, seeds: Sequence[int], scenario: Scenario) -> None:
         """Forget everything and begin one episode per seed."""

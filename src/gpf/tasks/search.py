@@ -38,7 +38,9 @@ class RuleSearch:
     over = True
 
     def __init__(self, run: Run, config: Config, threads: int | None = None) -> None:
-        self.run, self.config, self.threads = run, config, threads
+        self.run: Run = run
+        self.config: Config = config
+        self.threads: int | None = threads
         self.progress: dict[str, Any] = untrained()
         self._parameters = 0
 

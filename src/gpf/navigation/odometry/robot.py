@@ -33,7 +33,7 @@ class OdometryFilter:
             heading: In the world's frame, rad; uncertain by `Model.heading_sigma`.
             axis: Crosswind place of the plume's axis, seen from here, m; uncertain by `Model.axis_prior`.
         """
-        self.model = model or Model()
+        self.model: Model = model or Model()
         self._row = self.model.row()
         self._estimate = np.zeros(1, kalman.ESTIMATE)
         _start(self._estimate, self._row, _finite("heading", heading) - self._row["bearing"], _finite("axis", axis))

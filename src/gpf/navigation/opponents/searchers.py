@@ -88,19 +88,19 @@ class Infotaxis(BeliefPolicy):
 class SpaceAwareInfotaxis(BeliefPolicy):
     """Heads where it expects the least effort from there on (Loisy & Eloy 2022)."""
 
-    RULE = SPACE_AWARE
+    RULE: ClassVar[int] = SPACE_AWARE
 
 
 class Thompson(BeliefPolicy):
     """Heads for a place drawn from its belief, for a while or until it is there or smells something."""
 
-    RULE = THOMPSON
+    RULE: ClassVar[int] = THOMPSON
 
 
 class GreedyBelief(BeliefPolicy):
     """Heads for the most likely place."""
 
-    RULE = GREEDY
+    RULE: ClassVar[int] = GREEDY
 
 
 SEARCH = np.dtype(
