@@ -64,7 +64,9 @@ fast: Any = njit(error_model="numpy", fastmath=FAST, _nrt=False)
 
 
 @fast
-def load_weights(layers, values, places, memory):
+def load_weights(
+    layers: NDArray[np.void], values: NDArray[np.float32], places: NDArray[np.void], memory: NDArray[np.float32]
+) -> None:
     """Copy all weights and biases into padded memory, weights in both orders."""
     for n in range(len(layers)):
         layer, place = layers[n], places[n]  # their fields are read before the loops, which else do not vectorise
@@ -81,7 +83,9 @@ def load_weights(layers, values, places, memory):
 
 
 @fast
-def forward_tile(layers, places, memory, top, count):
+def forward_tile(
+    layers: NDArray[np.void], places: NDArray[np.void], memory: NDArray[np.float32], top: int, count: int
+) -> None:
     """Write the outputs of all layers for a tile of samples, of which the inputs are there; the network's at `top`."""
     last = len(layers) - 1
     for n in range(last + 1):
@@ -97,7 +101,9 @@ def forward_tile(layers, places, memory, top, count):
 
 
 @fast
-def backward_tile(layers, places, memory, count, lowest):
+def backward_tile(
+    layers: NDArray[np.void], places: NDArray[np.void], memory: NDArray[np.float32], count: int, lowest: int
+) -> None:
     """Add a tile's gradients at weights and biases, given those at the network's outputs, down to layer `lowest`."""
     for n in range(len(layers) - 1, lowest - 1, -1):
         layer, place = layers[n], places[n]
@@ -135,7 +141,7 @@ def _normal(advantages, order, first, last):
 
 
 @fast
-def log_policy(outputs, start, logs):
+def log_policy(outputs: NDArray[np.float32], start: int, logs: NDArray[np.float32]) -> None:
     """Write the logarithms of the probabilities of all actions, of which the network's outputs begin at `start`."""
     top = outputs[start]
     for k in range(1, len(ACTIONS)):
@@ -149,7 +155,20 @@ def log_policy(outputs, start, logs):
 
 
 @fast
-def loss_gradient(memory, at, to, logs, action, before, advantage, ret, weight, clip, entropy, value_weight):
+def loss_gradient(
+    memory: NDArray[np.float32],
+    at: int,
+    to: int,
+    logs: NDArray[np.float32],
+    action: int,
+    before: float,
+    advantage: float,
+    ret: float,
+    weight: float,
+    clip: float,
+    entropy: float,
+    value_weight: float,
+) -> None:
     """Write the gradient of PPO's loss at the network's outputs for one sample, which counts with `weight`.
 
     Outputs are in `memory` from `at` on, and gradients go there from `to` on; `logs` is room for the logarithms of the
@@ -175,7 +194,7 @@ def loss_gradient(memory, at, to, logs, action, before, advantage, ret, weight, 
 
 
 @fast
-def clear_gradients(places, memory):
+def clear_gradients(places: NDArray[np.void], memory: NDArray[np.float32]) -> None:
     """Begin sums of gradients."""
     for n in range(len(places)):
         place = places[n]
@@ -186,7 +205,13 @@ def clear_gradients(places, memory):
 
 
 @fast
-def collect_gradient(layers, places, memory, keep, gradient):
+def collect_gradient(
+    layers: NDArray[np.void],
+    places: NDArray[np.void],
+    memory: NDArray[np.float32],
+    keep: NDArray[np.float32],
+    gradient: NDArray[np.float32],
+) -> float:
     """Write the gradient of the layers that learn as values lie in flat memory, without pruned weights; its norm."""
     square = 0.0
     for n in range(len(layers)):
