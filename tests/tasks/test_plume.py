@@ -153,20 +153,23 @@ def test_killed_at_random_moments_a_run_loses_nothing_and_ends_the_same(tmp_path
     for name in ("whole", "killed"):
         start("policy-gradient", tmp_path / name).close()
     train(Run.open(tmp_path / "whole"))
-    chance, rounds, longest = random.Random(0), [0], 0.3
-    for _ in range(10):
+    chance, rounds, last = random.Random(0), [0], saved_round(tmp_path / "whole")
+    deadline = time.monotonic() + 120.0
+    while rounds[-1] < last - 2:
         child = os.fork()
         if child == 0:
             try:
                 TASK.train(Run.open(tmp_path / "killed", patience=30.0), 1)
             finally:
                 os._exit(0)
-        time.sleep(chance.uniform(0.3, 1.0) * longest)
+        wanted = rounds[-1] + chance.randint(1, 2)
+        while saved_round(tmp_path / "killed") < wanted:
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+        time.sleep(chance.uniform(0.0, 0.02))
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
         rounds.append(saved_round(tmp_path / "killed"))
-        if rounds[-1] == rounds[-2] < saved_round(tmp_path / "whole"):
-            longest *= 1.5  # the machine is busy
     assert rounds == sorted(rounds)
     assert len(set(rounds)) > 2  # kills fell into different rounds
     train(Run.open(tmp_path / "killed"))
