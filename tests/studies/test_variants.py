@@ -35,6 +35,10 @@ TINY = {
     "characters": {
         "width": 8, "heads": 2, "context": 4, "batch": 1, "steps": 8, "round_steps": 1, "validation_windows": 2,
     },
+    "tokens": {
+        "width": 16, "heads": 2, "layers": 4, "context": 8, "batch": 2, "steps": 4, "round_steps": 1,
+        "validation_windows": 2,
+    },
     "images-residual": {"width": 8, "batch": 4, "images": 100, "steps": 4, "round_steps": 1},
     "images-mlp": {"width": 8, "batch": 4, "images": 100, "steps": 4, "round_steps": 1},
     "permuted-mnist": {"tasks": 2, "samples": 320},

@@ -165,8 +165,8 @@ class Pays:
     Latencies are measured when everything is trained; leave the machine alone then.
     """
 
-    subjects: tuple[Literal["characters", "images-residual", "images-mlp", "navigation"], ...] = (
-        "characters", "images-residual", "images-mlp", "navigation",
+    subjects: tuple[Literal["characters", "tokens", "images-residual", "images-mlp", "navigation"], ...] = (
+        "characters", "tokens", "images-residual", "images-mlp", "navigation",
     )  # fmt: skip
     """What is learned."""
     seeds: int | None = None

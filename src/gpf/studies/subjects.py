@@ -202,6 +202,10 @@ SUBJECTS: dict[str, Subject] = {
             lambda config: torch.zeros(1, config.context, dtype=torch.long),
         ),
         _of_task(
+            characters.TOKENS, "tokens", "test", "validation", -1,
+            lambda config: torch.zeros(1, config.context, dtype=torch.long),
+        ),
+        _of_task(
             images.RESIDUAL, "images-residual", "accuracy", "accuracy", 1,
             lambda config: torch.zeros(1, INPUTS),
         ),

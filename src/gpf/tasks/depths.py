@@ -293,6 +293,38 @@ def faster_claims(
     return claims
 
 
+def block_claim(of: Outcomes, layers: int, most: float) -> Claim:
+    """Whether `faster` gets as far as the fixed network of its final depth at most at this share of its blocks' FLOPs."""
+    pairs = list(zip(of[FASTER], of[fixed(layers)], strict=True))
+    found = [block_share(mine, fixed_one) for mine, fixed_one in pairs]
+    reached = [share for share in found if share is not None]
+    return Claim(
+        "`faster` reaches the final validation loss of the fixed network of its final depth with at most"
+        f" {most:.0%} of its blocks' training FLOPs",
+        f"{len(reached)} of {len(found)} seeds reach it, with {summary(reached, '.1%')} of the blocks' training FLOPs",
+        Verdict.of_claim(
+            len(reached) == len(found) and over_seeds(reached)[2] <= most,
+            0 < sum(share <= most for share in reached) < len(found),
+            seeds=len(found),
+        ),
+    )
+
+
+def block_share(ours: Outcome, theirs: Outcome) -> float | None:
+    """Blocks times steps until our validation loss is as low as the other's in the end, as a share of all of theirs."""
+
+    def costs(outcome: Outcome) -> list[float]:
+        steps = np.diff([0, *(line["step"] for line in outcome.lines)])
+        after = [line["depth"] for line in outcome.lines]  # rules grow a network at the end of a round
+        return list(np.cumsum(steps * np.array([after[0], *after[:-1]])))
+
+    target = theirs.lines[-1]["validation"]
+    for line, cost in zip(ours.lines, costs(ours), strict=True):
+        if line["validation"] <= target:
+            return float(cost / costs(theirs)[-1])
+    return None
+
+
 def equal_compute_claim(of: Outcomes, measure: Measure) -> list[Claim]:
     """Whether `faster` is no worse than the best fixed depth at equal FLOPs."""
     rivals = {name: [measure.of(one) or 0.0 for one in some] for name, some in of.items() if is_rival(name)}

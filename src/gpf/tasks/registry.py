@@ -9,6 +9,7 @@ REGISTRY: dict[str, str] = {
     "mspacman-longer": "gpf.tasks.mspacman:LONGER",
     "shakespeare": "gpf.tasks.shakespeare:TASK",
     "characters": "gpf.tasks.characters:TASK",
+    "tokens": "gpf.tasks.characters:TOKENS",
     "images-residual": "gpf.tasks.images:RESIDUAL",
     "images-mlp": "gpf.tasks.images:MLP_TASK",
     "permuted-mnist": "gpf.tasks.drifting:PERMUTED_MNIST",
