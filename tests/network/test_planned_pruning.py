@@ -4,10 +4,12 @@ import itertools
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import nn
 
 import gpf
-from gpf.network.pruning import scheduled_keep
+from gpf.network.pruning import round_survivors, scheduled_keep
 
 X = torch.randn(64, 6, generator=torch.Generator().manual_seed(0))
 
@@ -104,3 +106,51 @@ def test_a_plan_goes_on_after_a_load(tmp_path):
 def test_plans_that_cannot_be_are_refused(values, message):
     with pytest.raises(ValueError, match=message):
         gpf.Rules(**values)
+
+
+@given(
+    costs=st.lists(st.floats(0.1, 10.0), min_size=1, max_size=40, unique=True),
+    multiple=st.integers(1, 16),
+    data=st.data(),
+)
+def test_survivors_are_the_nearest_multiple_and_the_most_salient(costs, multiple, data):
+    marks = st.lists(st.booleans(), min_size=len(costs), max_size=len(costs)).map(torch.tensor)
+    gone = data.draw(marks)
+    dead = gone | data.draw(marks)
+    values = torch.tensor(costs)
+    if bool(gone.all()):
+        return
+    rounded = round_survivors(dead, gone, values, multiple)
+    before, after, left = (int((~mask).sum()) for mask in (dead, rounded, gone))
+    assert bool(rounded[gone].all())  # what is gone stays gone
+    if multiple == 1:
+        assert torch.equal(rounded, dead)
+    elif left >= multiple:
+        assert after % multiple == 0
+        assert after > 0
+        if before + multiple / 2 <= left:
+            assert abs(after - before) <= multiple / 2 or after == multiple
+    else:
+        assert after == left
+    if multiple > 1:
+        kept, lost = values[~rounded], values[rounded & ~gone]
+        assert not len(lost) or kept.min() > lost.max()
+
+
+@pytest.mark.parametrize("remove_units", [False, True])
+def test_layers_keep_multiples_of_units(remove_units):
+    net = attached(
+        prune_to=0.4, prune_from=0.0, prune_until=0.5, granularity="unit", unit_multiple=4, remove_units=remove_units
+    )
+    for _ in range(20):
+        train(net)
+        net.end_epoch(1.0)
+    widths = [block.linear.out_features for block in net.compact().layers]
+    assert all(width % 4 == 0 for width in widths)
+    assert sum(widths) == 20  # of 48, 19 without rounding
+    torch.testing.assert_close(net.compact()(X), net.model(X), rtol=1e-4, atol=1e-5)
+
+
+def test_multiples_of_units_need_pruning_by_unit():
+    with pytest.raises(ValueError, match="granularity must be 'unit' with unit_multiple=8, got 'weight'"):
+        gpf.Rules(unit_multiple=8)

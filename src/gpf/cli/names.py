@@ -18,7 +18,7 @@ RULES = (
     "grow_cooldown", "grow_init", "grow_trial", "grow_undoable", "max_depth", "mode", "weight_threshold",
     "activation_threshold", "belief_increment", "belief_fall", "prune_patience", "prune_to", "prune_from",
     "prune_until", "prune_steps", "regrow", "granularity", "remove_units",
-    "belief_threshold", "saliency", "saliency_threshold", "freeze_patience",
+    "unit_multiple", "belief_threshold", "saliency", "saliency_threshold", "freeze_patience",
     "freeze_delta", "freeze_fraction", "drop", "drop_window", "batch_decay",
 )  # fmt: skip
 """The fields of `gpf.Rules`."""

@@ -407,12 +407,15 @@ class GrowPruneFreeze:
             raise ValueError("units cannot be removed from a sharded model; save it, and load it in one process")
         return self._remove_units(reason)
 
-    def compact(self) -> nn.Module:
-        """A smaller dense model that computes the same, without the units that pruning has cut off."""
+    def compact(self, fuse: bool = False) -> nn.Module:
+        """A smaller dense model that computes the same, without the units that pruning has cut off.
+
+        With `fuse`, batch normalisation is folded into the maps before it, for inference only.
+        """
         if sharding.is_sharded(self.model):
             raise ValueError("a sharded model cannot be compacted; save() it, and gpf.load() it in one process")
         self.masking.silence()  # what was written from outside is not kept
-        return compact(self.model, self.stack)
+        return compact(self.model, self.stack, fuse)
 
     def save(
         self,

@@ -81,6 +81,30 @@ def returning(gradients: Sequence[Tensor], pruned: Sequence[Tensor], count: int)
     return [~mask for mask in cheapest(sizes, total - count, others)]
 
 
+def round_survivors(dead: Tensor, gone: Tensor, costs: Tensor, multiple: int) -> Tensor:
+    """A mask of the dead of which the number of survivors is the nearest multiple, and at least one multiple.
+
+    Units that are gone stay so: where too few are left for a multiple, the next lower one counts, or else all that are
+    left. Half a multiple is rounded up.
+
+    >>> costs = torch.tensor([4.0, 3.0, 2.0, 1.0, 0.5, 0.1])
+    >>> none = torch.zeros(6, dtype=torch.bool)
+    >>> round_survivors(costs < 2.5, none, costs, 3)  # 2 survivors become 3
+    tensor([False, False, False,  True,  True,  True])
+    >>> round_survivors(costs < 0.7, none, costs, 3)  # 4 become 3
+    tensor([False, False, False,  True,  True,  True])
+    """
+    if multiple == 1:
+        return dead
+    left = len(dead) - int(torch.count_nonzero(gone))
+    wanted = max(1, math.floor((len(dead) - int(torch.count_nonzero(dead))) / multiple + 0.5)) * multiple
+    survivors = wanted if wanted <= left else left // multiple * multiple or left
+    alive = torch.where(gone, -torch.inf, costs).topk(survivors).indices
+    rounded = torch.ones_like(dead)
+    rounded[alive] = False
+    return rounded
+
+
 def cheapest(costs: Sequence[Tensor], count: int, gone: Sequence[Tensor | None] | None = None) -> list[Tensor]:
     """Masks of the `count` entries of least absolute value, over all tensors together; of equals, the first.
 

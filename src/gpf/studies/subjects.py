@@ -60,7 +60,7 @@ def _compacted(task: Task[Any], inputs: Callable[[Any], torch.Tensor]) -> Callab
     """Forward passes of torch models, one sample at a time."""
 
     def of(outcome: Outcome) -> Callable[[], object]:
-        model = task.load(outcome.folder).compact().eval()
+        model = task.load(outcome.folder).compact(fuse=True).eval()
         sample = inputs(task.read(outcome.folder))
 
         def forward() -> torch.Tensor:

@@ -10,11 +10,12 @@ import torch
 from torch import nn
 
 from gpf.network.compaction.cuts import Cuts
+from gpf.network.compaction.fusing import fuse_norms
 from gpf.network.compaction.shrinking import shrink
 from gpf.network.hooks import remove_hooks
 
 
-def compact(model: nn.Module, stack: str) -> nn.Module:
+def compact(model: nn.Module, stack: str, fuse: bool = False) -> nn.Module:
     """A copy of a model with all units of a stack removed that its pruned weights have cut off.
 
     Knows chains of Linear, Conv1d or Conv2d with functions between that keep units apart, where the stack is a
@@ -22,9 +23,14 @@ def compact(model: nn.Module, stack: str) -> nn.Module:
     feed-forward parts of torch's transformer layers; and those and the attention heads of Hugging Face's usual models
     (see `removable`). Other blocks are copied as they are. Every layer keeps one unit. What the copy computes in
     evaluation is the same; in training, dropout no longer touches what was folded into biases.
+
+    With `fuse`, batch normalisation anywhere in the model is folded into the map before it; see `fuse_norms`. The copy is
+    then in evaluation mode, and for that only.
     """
     model = copy.deepcopy(model)
     remove_hooks(model)
     with torch.no_grad():
         shrink(model, stack, Cuts())
+        if fuse:
+            fuse_norms(model)
     return model
