@@ -6,7 +6,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 READY := .venv/ready
 
-.PHONY: train test test-slow coverage mutants lint format setup clean
+.PHONY: train test test-slow docs coverage mutants lint format setup clean
 .DELETE_ON_ERROR:
 
 train: $(READY)  ## train the default navigator; curve and trajectories go to runs/plume-N/figures
@@ -17,6 +17,9 @@ test: $(READY)  ## the test suite, in parallel
 
 test-slow: $(READY)  ## learning checks that take minutes
 	$(BIN)/python -m pytest -m slow
+
+docs: $(READY)  ## the documentation site in dist/site, built strictly by two programs, and its links checked
+	$(BIN)/python benchmarks/docs_site.py
 
 coverage: $(READY)  ## line and branch coverage of the tests, by package; options: ARGS="--against FILE.json"
 	$(BIN)/python benchmarks/coverage_table.py $(ARGS)

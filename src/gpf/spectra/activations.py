@@ -25,6 +25,7 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "abs": lambda x: np.abs(x),
     "sign": lambda x: np.sign(x),
 }
+"""Activation functions by name, of arrays and element by element."""
 
 EXACT: dict[str, Callable[[float], tuple[float, float, float]]] = {
     "linear": lambda s: (0.0, s * s, s * s),
