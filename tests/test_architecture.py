@@ -14,6 +14,7 @@ import packages  # noqa: E402 - it lies in benchmarks/, which is no package
 MAY_IMPORT = {
     # Leaves
     "settings": "",
+    "zoo": "settings",
     "network": "",
     "plume": "",
     # Runs and what is said of them; no task is known here
@@ -23,14 +24,14 @@ MAY_IMPORT = {
     # What can be done with a network, and in a plume
     "spectra": "network",
     "continual": "network",
-    "navigation": "plume network settings runs.folder reports.statistics",
+    "navigation": "plume network settings zoo runs.folder reports.statistics",
     "world_model": "navigation plume network settings runs.folder",
     # What leaves a run folder for a robot
     "edge": "navigation plume network settings runs.folder",
     # What is trained, what is compared, what is typed
-    "tasks": "world_model navigation continual spectra plume network runs reports settings data",
+    "tasks": "world_model navigation continual spectra plume network runs reports settings data zoo",
     "studies": "tasks world_model navigation continual spectra plume network runs reports settings",
-    "cli": "edge studies tasks world_model navigation continual spectra plume network runs reports settings",
+    "cli": "edge studies tasks world_model navigation continual spectra plume network runs reports settings zoo",
     "__main__": "cli",
     # The facade that users import, and nobody else
     "gpf": "network plume navigation continual spectra world_model tasks",

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 
 from gpf.cli import COMMANDS
 from gpf.studies.sweep import read_search
@@ -91,3 +92,16 @@ def test_the_example_of_a_search_can_be_read(tmp_path):
     (tmp_path / "search.toml").write_text(example)
     search = read_search(tmp_path / "search.toml")
     assert {"learning_rate", "rules.grow_patience", "width"} == set(search.ranges())
+
+
+def test_the_navigation_has_every_page():
+    def pages(entry):
+        if isinstance(entry, str):
+            yield entry
+        for one in entry.values() if isinstance(entry, dict) else entry if isinstance(entry, list) else ():
+            yield from pages(one)
+
+    nav = list(pages(yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]))
+    found = {str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md")}
+    assert set(nav) == found, "put new pages into nav of mkdocs.yml"
+    assert len(nav) == len(set(nav))

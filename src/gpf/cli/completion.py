@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from gpf.cli.names import POLICIES, RULES
+from gpf.cli.names import POLICIES, RULES, ZOO
 from gpf.cli.options import Option, Positional, options_of
 from gpf.plume.presets import PRESETS
 from gpf.tasks.registry import REGISTRY
@@ -69,7 +69,7 @@ def all_pages() -> dict[str, Page]:
     compared = [task for task in REGISTRY if find_task(task).variants]
     below = {
         "train": list(REGISTRY), "compare": [*compared, FILES], "world": list(WORLD), "scenario": [*PRESETS, FILES],
-        "plume": [*PRESETS, FILES], "evaluate": [*POLICIES, RUNS], "completion": ["bash", "zsh", "fish"],
+        "plume": [*PRESETS, FILES], "evaluate": [*POLICIES, *ZOO, RUNS], "completion": ["bash", "zsh", "fish"],
         "sweep": [FILES], "page": [FILES],
     }  # fmt: skip
     for name in ("list", "report", "spectra", "sample", "world evaluate", "world plan", "world dream"):
@@ -93,7 +93,8 @@ def _page(commands: Iterable[type], about: str) -> Page:
 def _values(option: Option) -> list[str]:
     known = {
         "--scenario": [*PRESETS, FILES], "--scenarios": [*PRESETS, FILES], "--baselines": list(POLICIES),
-        "--resume": [RUNS], "--from": [RUNS], "--navigator": [RUNS], "--follow": ["repeat", "cast-and-surge", RUNS],
+        "--resume": [RUNS], "--from": [*ZOO, RUNS], "--navigator": [*ZOO, RUNS],
+        "--follow": ["repeat", "cast-and-surge", RUNS],
         "--stream": [*STREAMS, FILES], "--streams": [*STREAMS, FILES],
         "--rules": list(RULES),
     }  # fmt: skip

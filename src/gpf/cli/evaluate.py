@@ -11,6 +11,7 @@ from gpf.cli.names import POLICIES, check_policy, is_baseline
 from gpf.cli.options import Positional
 from gpf.cli.shared import check_writable, console
 from gpf.plume.scenario import Scenario
+from gpf.zoo import run_folder
 
 if TYPE_CHECKING:
     from gpf.navigation.evaluate import Evaluation
@@ -37,7 +38,7 @@ class Pair:
     def file(self) -> str:
         """What the result says of both, as the name of a file; other pairs may have the same."""
         parts = [part for value in self.about.values() for part in ([value] if isinstance(value, str) else value)]
-        stem = [Path(part).stem if part.endswith(".json") else part for part in parts]
+        stem = [Path(part).stem if part.endswith(".json") else part.replace(":", "-") for part in parts]
         pieces = [piece.lstrip("./") for part in stem for piece in Path(part).parts]  # neither "..", nor a hidden file
         return "-".join(piece for piece in pieces if piece)
 
@@ -52,7 +53,8 @@ class Evaluate:
 
     policies: Positional[tuple[str, ...]] = ("cast-and-surge",)
     """Who searches: a policy of docs/opponents.md such as cast-and-surge or infotaxis, NAME:FILE.json for one with the
-    parameters that gpf tune found, or folders of runs that gpf train made."""
+    parameters that gpf tune found, folders of runs that gpf train made, or navigators that come with gpf:
+    zoo:reference and zoo:turbulent."""
     scenarios: tuple[str, ...] = ()
     """Where: presets ({presets}) or paths to .json files. Default: the world that a run was trained in, and
     reference for the others."""
@@ -144,7 +146,7 @@ class Evaluate:
         if is_baseline(name):
             policy: Any = make_policy(name)
         else:
-            navigator = load_navigator(Path(name), self.checkpoint, self.acting)
+            navigator = load_navigator(name, self.checkpoint, self.acting)
             policy, own, where = navigator.policy, navigator.scenario, navigator.config.scenario
             about |= {"checkpoint": self.checkpoint, "acting": policy.acting}
         if self.odometry == "filter":
@@ -207,14 +209,14 @@ def _own_world(policy: str) -> Scenario:
 
     if is_baseline(policy):
         return Scenario.preset("reference")
-    written = read_config(Path(policy))
+    written = read_config(run_folder(policy))
     task = written.get("task", "plume")  # runs of early versions do not say
     if task != "plume":
         raise RunError(f"{policy} is a run of task {task!r}; gpf evaluate takes navigators (task 'plume')")
     try:
         return Scenario.of(written.get("world", {}))
     except ValueError as error:
-        raise RunError(f"{Path(policy, 'config.json')} is damaged ({error})") from None
+        raise RunError(f"{run_folder(policy) / 'config.json'} is damaged ({error})") from None
 
 
 def _rate(summary: dict[str, Any], form: str) -> str:

@@ -8,6 +8,7 @@ from typing import Literal
 
 from gpf.cli.options import Positional
 from gpf.cli.shared import check_folder
+from gpf.zoo import is_of_zoo, run_folder
 
 
 @dataclass
@@ -19,11 +20,11 @@ class Export:
     """
 
     run: Positional[Path]
-    """Folder of the navigator's run."""
+    """Folder of the navigator's run, or a navigator that comes with gpf, such as zoo:reference."""
     to: Literal["onnx", "c", "table"] = "c"
     """What to write."""
     out: Path | None = None
-    """Folder of the files. Default: RUN/export/TO."""
+    """Folder of the files. Default: RUN/export/TO, or export/NAME/TO for a navigator that comes with gpf."""
     checkpoint: Literal["last", "best"] = "last"
     """The network at the end, or the one that did best in validation."""
     numbers: Literal["float32", "int8"] = "float32"
@@ -39,8 +40,10 @@ class Export:
         """Write the files."""
         from gpf.runs.folder import read_config
 
-        read_config(self.run)  # refuses what is no run before anything heavy is imported
-        out = self.run / "export" / self.to if self.out is None else self.out
+        source = run_folder(self.run)
+        read_config(source)  # refuses what is no run before anything heavy is imported
+        own = Path("export", source.name) if is_of_zoo(self.run) else source / "export"
+        out = own / self.to if self.out is None else self.out
         if self.out is not None:
             check_folder(self.out, "--out")
         from gpf.edge.export import export
@@ -49,7 +52,7 @@ class Export:
             if self.to == "onnx":
                 warnings.simplefilter("ignore")  # torch's exporter warns of its own insides
             said = export(
-                self.run, self.to, out, checkpoint=self.checkpoint, numbers=self.numbers, sequential=self.sequential,
+                source, self.to, out, checkpoint=self.checkpoint, numbers=self.numbers, sequential=self.sequential,
                 episodes=self.episodes,
             )  # fmt: skip
         files = sorted(str(path) for path in out.iterdir() if path.is_file())

@@ -7,12 +7,15 @@ from gpf.cli.options import typed_values
 from gpf.plume.scenario import Scenario
 from gpf.settings import choose, unknown
 from gpf.tasks.registry import REGISTRY
+from gpf.zoo import NAMES, PREFIX, is_of_zoo, run_folder
 
 POLICIES = (
     "random", "reactive", "cast-and-surge", "cast-and-surge-tuned", "bilateral", "infotaxis", "space-aware-infotaxis",
     "thompson", "greedy-belief", "particle-filter",
 )  # fmt: skip
 """The names of `gpf.navigation.policies.POLICIES`."""
+ZOO = tuple(PREFIX + name for name in NAMES)
+"""The navigators that come with gpf."""
 RULES = (
     "warmup", "grow_patience", "grow_threshold", "grow_at", "grow_slope", "start_depth", "grow_by", "grow_place",
     "grow_cooldown", "grow_init", "grow_trial", "grow_undoable", "max_depth", "mode", "weight_threshold",
@@ -31,8 +34,10 @@ def is_baseline(name: str) -> bool:
 
 def check_policy(name: str) -> None:
     """Refuse what is neither a baseline nor a folder."""
-    if not is_baseline(name) and not Path(name).is_dir():
-        raise ValueError(f"{unknown('policy', name, POLICIES)}, or the folder of a run")
+    if is_of_zoo(name):
+        run_folder(name)  # refuses unknown names
+    elif not is_baseline(name) and not Path(name).is_dir():
+        raise ValueError(f"{unknown('policy', name, POLICIES)}, {', '.join(ZOO)}, or the folder of a run")
     file = name.partition(":")[2]
     if is_baseline(name) and file and not Path(file).is_file():
         raise ValueError(f"policy {name!r}: there is no file {file!r}; gpf tune writes one")

@@ -23,6 +23,7 @@ from gpf.plume.scenario import Scenario
 from gpf.plume.world import RAW
 from gpf.runs.folder import CheckpointName, RunError, read_config
 from gpf.settings import choose
+from gpf.zoo import run_folder
 
 NEEDED = 5
 """Columns of a raw observation that every robot has: two readings, wind and heading."""
@@ -192,8 +193,14 @@ def load_network(folder: Path, config: Config, restore_random: bool = False) -> 
 
 
 def load_navigator(folder: str | Path, checkpoint: CheckpointName = "last", acting: Acting | None = None) -> Navigator:
-    """The navigator of a run, ready to act; in the way that its run was made for, unless told otherwise."""
-    folder = Path(folder)
+    """The navigator of a run, ready to act; in the way that its run was made for, unless told otherwise.
+
+    Args:
+        folder: The run's folder, or a navigator that comes with gpf, such as `zoo:reference`.
+        checkpoint: `last`, the network at the end, or `best`, the one that did best in validation.
+        acting: `greedy` for the best action, `sampled` to draw it from the policy.
+    """
+    folder = run_folder(folder)
     config, scenario = read_run_config(folder)
     choose("checkpoint", checkpoint, get_args(CheckpointName))
     acting = acting or config.learner.acting

@@ -7,6 +7,7 @@ from gpf.runs.executors import find
 from gpf.runs.folder import RunError, read_config
 from gpf.settings import unknown
 from gpf.tasks.registry import REGISTRY
+from gpf.zoo import run_folder
 
 if TYPE_CHECKING:
     from gpf.tasks.task import Task
@@ -33,7 +34,7 @@ def find_task(name: str) -> "Task[Any]":
 
 def task_of(folder: "str | Path") -> "Task[Any]":
     """The task of a run."""
-    name = read_config(Path(folder)).get("task")
+    name = read_config(run_folder(folder)).get("task")
     try:
         return find_task(str(name))
     except ValueError as error:

@@ -37,6 +37,7 @@ from gpf.runs.progress import result_line, training_progress
 from gpf.runs.training import Loop, Phase, Report, Training, silent, train_to_the_end
 from gpf.spectra.recorder import Recorder, Snapshot, write_snapshot
 from gpf.tasks.registry import REGISTRY
+from gpf.zoo import run_folder
 
 Outcomes = Mapping[str, Sequence[Outcome]]
 """Of every variant, one of each seed."""
@@ -158,7 +159,7 @@ class Task(Generic[C]):
 
     def read(self, folder: str | Path) -> C:
         """The settings of a run."""
-        folder = Path(folder)
+        folder = run_folder(folder)
         written = read_config(folder)
         if written.get("task") != self.address:
             raise RunError(f"run {folder} must be one of task {self.address!r}, got one of {written.get('task')!r}")
@@ -193,10 +194,10 @@ class Task(Generic[C]):
         if source is None:
             return Run.create(Path(folder), asked)
         self.read(source)
-        checkpoint = Path(source) / "checkpoints" / "last"
+        checkpoint = run_folder(source) / "checkpoints" / "last"
         if not (checkpoint / "manifest.json").exists():
             raise RunError(f"run {source} has no checkpoint to fine-tune")
-        self._check_fits(Path(source), checkpoint, config)
+        self._check_fits(run_folder(source), checkpoint, config)
         run = Run.create(Path(folder), {**asked, "from": str(source)})
         try:
             shutil.copytree(checkpoint, run.checkpoint("first"))
