@@ -91,7 +91,7 @@ def settings(**changes: Any) -> Any:
     from gpf.navigation.config import Config
 
     return Config.of(
-        learner="recurrent", gpf=False, depth=1, lanes=128, horizon=64, critic="shared", averaging=0.0, **changes
+        learner="recurrent", gpf=False, depth=1, lanes=128, horizon=64, critic="shared", ema=0.0, **changes
     )
 
 
@@ -123,8 +123,8 @@ def theirs(threads: int) -> Callable[[int], int]:
     lanes = PlumeVecEnv(s.lanes, threads=threads, scenario=world, observation="onehot")
     memory = {"lstm_hidden_size": 64, "shared_lstm": True, "enable_critic_lstm": False, "net_arch": []}
     model = RecurrentPPO(
-        "MlpLstmPolicy", lanes, n_steps=s.horizon, batch_size=s.minibatch, n_epochs=s.passes, gamma=s.discount,
-        gae_lambda=s.trace, learning_rate=s.learning_rate, ent_coef=s.entropy, vf_coef=s.value_weight,
+        "MlpLstmPolicy", lanes, n_steps=s.horizon, batch_size=s.minibatch, n_epochs=s.update_epochs, gamma=s.discount,
+        gae_lambda=s.gae_lambda, learning_rate=s.learning_rate, ent_coef=s.entropy, vf_coef=s.value_weight,
         max_grad_norm=s.gradient_clip, policy_kwargs=memory, seed=900, device="cpu",
     )  # fmt: skip
 

@@ -273,10 +273,10 @@ def as_ours() -> dict[str, Any]:
         "lanes": ours.lanes,
         "n_steps": ours.horizon,
         "batch_size": ours.minibatch,
-        "n_epochs": ours.passes,
+        "n_epochs": ours.update_epochs,
         "learning_rate": ours.learning_rate,
         "ent_coef": ours.entropy,
-        "gae_lambda": ours.trace,
+        "gae_lambda": ours.gae_lambda,
         "max_grad_norm": ours.gradient_clip,
     }
 

@@ -25,11 +25,11 @@ def test_the_defaults_are_those_of_the_learner():
 
 def test_defaults_that_depend_on_the_observation_give_way_to_what_is_given():
     learner = Config.of(observation="onehot").learner
-    assert (learner.critic, learner.discount, learner.steps, learner.averaging) == ("memory", 0.999, 6_000_000, 0.98)
+    assert (learner.critic, learner.discount, learner.steps, learner.ema) == ("privileged", 0.999, 6_000_000, 0.98)
     learner = Config.of(observation="onehot", discount=0.9, critic="shared").learner
     assert (learner.critic, learner.discount, learner.steps) == ("shared", 0.9, 6_000_000)
     learner = Config.of({"learner": "parallel"}, observation="memory").learner
-    assert (learner.discount, learner.steps, learner.trace) == (0.998, 4_000_000, 0.95)
+    assert (learner.discount, learner.steps, learner.gae_lambda) == (0.998, 4_000_000, 0.95)
 
 
 def test_only_the_reward_of_a_search_pays_for_loitering():
@@ -116,13 +116,13 @@ def test_a_plan_takes_the_place_of_the_rules_that_grow_and_prune():
         ),
         ({"learning_rat": 1.0}, "unknown setting 'learning_rat'; did you mean 'learning_rate'[?]"),
         ({"dept": 1}, "unknown setting 'dept'; did you mean 'depth'[?]"),
-        ({"critic": "memory"}, "critic must be shared with observation memory"),
-        ({"critic": "god"}, "critic must be one of shared, memory, got 'god'"),
+        ({"critic": "privileged"}, "critic must be shared with observation memory"),
+        ({"critic": "god"}, "critic must be one of shared, privileged, got 'god'"),
         ({"observation": "raw"}, "observation must be one of memory, onehot, got 'raw'"),
         ({"observation": []}, r"observation must be one of memory, onehot, got \[\]"),
         ({"reward": "gold"}, "reward must be one of search, paper, reference, got 'gold'"),
         ({"acting": "wild"}, "acting must be one of greedy, sampled, got 'wild'"),
-        ({"learner": "parallel", "averaging": 1.0}, "averaging must be at least 0 and below 1, got 1.0"),
+        ({"learner": "parallel", "ema": 1.0}, "ema must be at least 0 and below 1, got 1.0"),
         ({"depth": 3}, "depth must be below max_depth, 3, .*; got 3"),
         ({"depth": 4}, "depth must be at most max_depth, 3, got 4"),
         ({"learner": "parallel", "acting": "sampled"}, "acting must be greedy with learner parallel, got 'sampled'"),

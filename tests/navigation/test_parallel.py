@@ -21,7 +21,7 @@ def mean_value(values, exploration):
     return policy @ values
 
 
-def plain_return(t, rewards, actions, values, final, ends, bootstraps, discount, trace, exploration, q_learning):
+def plain_return(t, rewards, actions, values, final, ends, bootstraps, discount, gae_lambda, exploration, q_learning):
     """The lambda-return from step t on: the mixture of n-step returns, term by term."""
     n_step, discounted, weight, total = 0.0, 1.0, 1.0, 0.0
     for k in range(t, len(rewards)):
@@ -33,17 +33,17 @@ def plain_return(t, rewards, actions, values, final, ends, bootstraps, discount,
         ahead = n_step + discounted * mean_value(values[k + 1], exploration)
         if k == len(rewards) - 1 or (q_learning and actions[k + 1] != np.argmax(values[k + 1])):
             return total + weight * ahead
-        total += weight * (1 - trace) * ahead
-        weight *= trace
+        total += weight * (1 - gae_lambda) * ahead
+        weight *= gae_lambda
     raise AssertionError
 
 
 @settings(max_examples=60, deadline=None)
 @given(
-    seed=st.integers(0, 1000), discount=st.floats(0, 1), trace=st.floats(0, 1), exploration=st.floats(0, 1),
+    seed=st.integers(0, 1000), discount=st.floats(0, 1), gae_lambda=st.floats(0, 1), exploration=st.floats(0, 1),
     often=st.sampled_from([0.0, 0.1, 0.5]), q_learning=st.booleans(),
 )  # fmt: skip
-def test_returns_equal_the_plain_reference(seed, discount, trace, exploration, often, q_learning):
+def test_returns_equal_the_plain_reference(seed, discount, gae_lambda, exploration, often, q_learning):
     rng = np.random.default_rng(seed)
     rewards = rng.normal(size=(12, 3)).astype(np.float32)
     values, final = rng.normal(size=(13, 3, 6)).astype(np.float32), rng.normal(size=(12, 3, 6)).astype(np.float32)
@@ -52,11 +52,11 @@ def test_returns_equal_the_plain_reference(seed, discount, trace, exploration, o
     actions = np.where(rng.random((12, 3)) < 0.5, values[:-1].argmax(2), rng.integers(0, 6, (12, 3)))
     out = np.zeros((12, 3), np.float32)
     lambda_returns(
-        rewards, actions, values, final, ends, bootstraps, discount, trace, exploration, q_learning, out
+        rewards, actions, values, final, ends, bootstraps, discount, gae_lambda, exploration, q_learning, out
     )  # fmt: skip
     for i in range(3):
         lane = (rewards[:, i], actions[:, i], values[:, i], final[:, i], ends[:, i], bootstraps[:, i])
-        wanted = [plain_return(t, *lane, discount, trace, exploration, q_learning) for t in range(12)]
+        wanted = [plain_return(t, *lane, discount, gae_lambda, exploration, q_learning) for t in range(12)]
         np.testing.assert_allclose(out[:, i], wanted, atol=1e-4)
 
 
@@ -74,8 +74,8 @@ def exact_values(discount, exploration, q_learning):
     return values
 
 
-@pytest.mark.parametrize(("q_learning", "trace"), [(False, 0.0), (False, 0.9), (True, 0.0), (True, 0.9)])
-def test_it_finds_the_exact_values_of_a_small_problem(q_learning, trace):
+@pytest.mark.parametrize(("q_learning", "gae_lambda"), [(False, 0.0), (False, 0.9), (True, 0.0), (True, 0.9)])
+def test_it_finds_the_exact_values_of_a_small_problem(q_learning, gae_lambda):
     """Four states, six actions, learnt as a table by the returns that the learner uses."""
     rng, exploration, discount = np.random.default_rng(0), 0.3, 0.9
     table, state = np.zeros((4, 6), np.float32), np.zeros(LANES, int)
@@ -93,7 +93,7 @@ def test_it_finds_the_exact_values_of_a_small_problem(q_learning, trace):
         values[horizon] = table[state]
         returns = np.zeros((horizon, LANES), np.float32)
         lambda_returns(
-            rewards, actions, values, final, ends, np.zeros_like(ends), discount, trace,
+            rewards, actions, values, final, ends, np.zeros_like(ends), discount, gae_lambda,
             0.0 if q_learning else exploration, q_learning, returns,
         )  # fmt: skip
         counts, sums = np.zeros((4, 6)), np.zeros((4, 6))
@@ -125,7 +125,7 @@ def test_the_same_seed_gives_the_same_run_bit_for_bit(observation):
 
 
 def test_learning_brings_values_closer_to_their_returns():
-    one = learner(passes=30, gradient_clip=10.0)
+    one = learner(update_epochs=30, gradient_clip=10.0)
     one.rollouts.collect(one.network, 0.5)
     before = one.rollouts.outputs.copy()
     one.learn(0.5)
@@ -138,7 +138,7 @@ def test_learning_brings_values_closer_to_their_returns():
 
 def test_the_average_is_that_of_the_weights_after_each_rollout():
     """A plain mean at first, so that the random weights at the start have no part in it; then a running one."""
-    one, seen = learner(averaging=0.75), []
+    one, seen = learner(ema=0.75), []
     for k in range(8):
         one.epoch(k / 8)
         seen.append(one.network.values.copy())
@@ -177,7 +177,7 @@ def test_the_norm_of_the_gradient_is_clipped():
     """One step of plain gradient descent, with errors so large that it would otherwise go far."""
     moved = {}
     for clip in (0.0, 0.5):
-        one = learner(passes=1, minibatch=1000, gradient_clip=clip)
+        one = learner(update_epochs=1, minibatch=1000, gradient_clip=clip)
         one.optimizer = torch.optim.SGD(one.model.parameters(), lr=1.0)
         one.rollouts.collect(one.network)
         one.rollouts.rewards *= 1000.0
@@ -191,7 +191,7 @@ def test_the_norm_of_the_gradient_is_clipped():
 @pytest.mark.parametrize("q_learning", [False, True])
 def test_what_is_learned_are_the_returns_of_the_rollout(q_learning):
     """Q-learning takes the best next action, whatever the exploration; and every pass sees every step once."""
-    one = learner(q_learning=q_learning, passes=2, minibatch=50)
+    one = learner(q_learning=q_learning, update_epochs=2, minibatch=50)
     r, s = one.rollouts, one.settings
     r.collect(one.network, 0.5)
     steps = []
@@ -200,7 +200,7 @@ def test_what_is_learned_are_the_returns_of_the_rollout(q_learning):
     assert len(steps) == 2 * 3  # 128 steps in minibatches of 50
     wanted = np.zeros_like(one.returns)
     lambda_returns(
-        r.rewards, r.actions, r.outputs, r.final, r.ends, r.bootstraps, s.discount, s.trace,
+        r.rewards, r.actions, r.outputs, r.final, r.ends, r.bootstraps, s.discount, s.gae_lambda,
         0.0 if q_learning else 0.5, q_learning, wanted,
     )  # fmt: skip
     np.testing.assert_array_equal(one.returns, wanted)

@@ -18,15 +18,15 @@ pytestmark = pytest.mark.usefixtures("one_torch_thread")
 @pytest.mark.parametrize("seed", range(5))
 def test_advantages_equal_those_of_stable_baselines3(seed):
     rng = np.random.default_rng(seed)
-    steps, lanes, discount, trace = 20, 4, 0.97, 0.9
+    steps, lanes, discount, gae_lambda = 20, 4, 0.97, 0.9
     rewards = rng.normal(size=(steps, lanes)).astype(np.float32)
     values = rng.normal(size=(steps + 1, lanes)).astype(np.float32)
     ends = rng.random((steps, lanes)) < 0.15
     mine = np.zeros((steps, lanes), np.float32)
-    generalized_advantages(rewards, values, ends, discount, trace, mine)
+    generalized_advantages(rewards, values, ends, discount, gae_lambda, mine)
 
     buffer = RolloutBuffer(
-        steps, spaces.Box(-1, 1, (1,)), spaces.Discrete(6), gae_lambda=trace, gamma=discount, n_envs=lanes
+        steps, spaces.Box(-1, 1, (1,)), spaces.Discrete(6), gae_lambda=gae_lambda, gamma=discount, n_envs=lanes
     )
     starts = np.vstack([np.zeros((1, lanes)), ends[:-1]])
     for t in range(steps):
@@ -127,7 +127,7 @@ def test_the_loss_and_its_gradient_equal_those_by_hand(critic):
 
 
 def test_every_pass_learns_from_every_step_once():
-    one = learner(passes=3, minibatch=50)
+    one = learner(update_epochs=3, minibatch=50)
     one.optimizer.register_step_pre_hook(lambda *_: None)  # torch takes the steps
     one.rollouts.collect(one.network)
     batches, loss = [], one._loss
@@ -182,7 +182,7 @@ def test_a_critic_judges_by_memory_and_learns_the_returns():
         r.collect(one.network)
     values = one.critic.model(torch.from_numpy(r.beside))[..., 0].detach().numpy()
     wanted = np.zeros_like(one.advantages)
-    generalized_advantages(r.rewards, values, r.ends, s.discount, s.trace, wanted)
+    generalized_advantages(r.rewards, values, r.ends, s.discount, s.gae_lambda, wanted)
     lessons = []
     one.critic.learn = lambda features, returns: lessons.append((features, returns))
     one.learn()
@@ -230,7 +230,7 @@ def test_the_norm_of_the_gradient_is_clipped():
     """One step of plain gradient descent, with errors so large that it would otherwise go far."""
     moved = {}
     for clip in (0.0, 0.5):
-        one = learner(passes=1, minibatch=1000, gradient_clip=clip)
+        one = learner(update_epochs=1, minibatch=1000, gradient_clip=clip)
         one.optimizer = torch.optim.SGD(one.model.parameters(), lr=1.0)
         one.rollouts.collect(one.network)
         one.rollouts.rewards *= 1000.0
@@ -242,7 +242,7 @@ def test_the_norm_of_the_gradient_is_clipped():
 
 
 def test_the_average_of_the_weights_acts_only_if_it_is_asked_for():
-    one, plain = learner(averaging=0.9), learner()
+    one, plain = learner(ema=0.9), learner()
     seen = []
     for k in range(3):
         torch.manual_seed(k)

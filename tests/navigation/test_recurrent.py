@@ -198,13 +198,13 @@ def test_after_a_burn_in_states_are_nearer_to_those_of_the_weights_that_learn():
 
 
 def test_the_same_seed_gives_the_same_run_and_a_run_goes_on_where_it_was():
-    runs = [learner(burn_in=4, critic="memory")[0] for _ in range(2)]
+    runs = [learner(burn_in=4, critic="privileged")[0] for _ in range(2)]
     for one in runs:
         torch.manual_seed(9)
         for k in range(3):
             one.epoch(k / 6)
     saved = {name: array.copy() for name, array in runs[0].state().items()}
-    third, net = learner(burn_in=4, critic="memory")
+    third, net = learner(burn_in=4, critic="privileged")
     third.model.load_state_dict(runs[0].model.state_dict())
     net.optimizer.load_state_dict(copy.deepcopy(runs[0].optimizer.state_dict()))
     third.restore(saved)

@@ -395,7 +395,7 @@ def test_a_run_says_what_is_needed_to_repeat_it(tmp_path, short_world):
     run = TASK.create(tmp_path / "run", TASK.of({**SMALL["parallel"], "scenario": str(world), "steps": 300}))
     written = read_config(run.folder)
     assert written["world"]["max_steps"] == 30  # though the scenario's file may be gone
-    assert written["config"]["trace"] == 0.95
+    assert written["config"]["gae_lambda"] == 0.95
     assert written["versions"]["torch"].split("+")[0] == torch.__version__.split("+")[0]
     world.unlink()
     train(run)

@@ -91,9 +91,10 @@ class Config:
         if learner.loitering and learner.reward != "search":
             raise ValueError(f"loitering needs reward search, got {learner.loitering} with {learner.reward}")
         check_acting(learner, learner.acting)
-        if isinstance(learner, policy_gradient.Settings) and learner.critic == learner.observation == "memory":
+        privileged = isinstance(learner, policy_gradient.Settings) and learner.critic == "privileged"
+        if privileged and learner.observation == "memory":
             raise ValueError(
-                "critic must be shared with observation memory, where the policy sees the same; got memory"
+                "critic must be shared with observation memory, where the policy sees the same features; got privileged"
             )
         if isinstance(learner, recurrent.Settings) and learner.burn_in > learner.horizon:
             raise ValueError(f"burn_in must be at most horizon, {learner.horizon}, got {learner.burn_in}")

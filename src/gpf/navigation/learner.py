@@ -61,19 +61,19 @@ class LaneSettings(LearnerSettings):
 
     steps: int = number(3_000_000, 1, 10**12)
     """Environment steps of the whole training, over all lanes, rounded to whole rollouts (lanes x horizon)."""
-    trace: float = number(0.95, 0.0, 1.0)
-    """Lambda of the returns or advantages (GAE): how far they look ahead."""
+    gae_lambda: float = number(0.95, 0.0, 1.0)
+    """GAE lambda, or that of the lambda-returns: 0 bootstraps after one step, 1 uses whole episodes."""
     lanes: int = number(128, 1, LANES_OF_A_SEED)
     """Number of worlds that are stepped in parallel."""
     horizon: int = number(64, 1)
     """Steps of a rollout, in each lane."""
-    passes: int = number(4, 1)
+    update_epochs: int = number(4, 1)
     """Epochs of gradient steps over each rollout."""
     minibatch: int = number(2048, 1)
     """Environment steps in a gradient step."""
-    averaging: float = number(0.0, 0.0, 1.0, below=True)
-    """Decay per rollout of the exponential moving average (EMA) of the weights, which acts when learning is over; 0 for
-    no averaging."""
+    ema: float = number(0.0, 0.0, 1.0, below=True)
+    """Decay per rollout of the exponential moving average (EMA) of the weights, which the trained navigator uses;
+    0 turns it off."""
 
     @property
     def epochs(self) -> int:
@@ -101,9 +101,7 @@ class LaneLearner(Generic[S]):
         self.rollouts = rollouts
         self.settings = settings
         self.network: FlatNetwork = settings.FLAT(model)
-        self.average: WeightAverage | None = (
-            WeightAverage(self.network.values, settings.averaging) if settings.averaging else None
-        )
+        self.average: WeightAverage | None = WeightAverage(self.network.values, settings.ema) if settings.ema else None
 
     def rebind(self, net: GrowPruneFreeze | None = None) -> None:
         """Take over the network as it is now; needed after every event."""

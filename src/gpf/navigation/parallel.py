@@ -39,10 +39,10 @@ class Settings(LaneSettings):
     loitering: float = number(0.4, 0.0, 1.0, below=True)
     steps: int = number(6_000_000, 1)
     discount: float = number(0.995, 0.0, 1.0)
-    passes: int = number(2, 1)
+    update_epochs: int = number(2, 1)
     minibatch: int = number(1024, 1)
     gradient_clip: float = number(10.0, 0.0)
-    averaging: float = number(0.99, 0.0, 1.0, below=True)
+    ema: float = number(0.99, 0.0, 1.0, below=True)
     validate_every: int = number(15, 1)
     layer_norm: bool = True
     """Whether the first hidden layer is normalised."""
@@ -99,17 +99,17 @@ class ParallelLearner(LaneLearner[Settings]):
         return episodes
 
     def learn(self, exploration: float, lanes: int | None = None) -> None:
-        """Several passes of gradient steps over the last rollout, or over that of its first lanes."""
+        """Take several epochs of gradient steps over the last rollout, or over that of its first lanes."""
         r, s = self.rollouts, self.settings
         lambda_returns(
-            r.rewards, r.actions, r.outputs, r.final, r.ends, r.bootstraps, s.discount, s.trace,
+            r.rewards, r.actions, r.outputs, r.final, r.ends, r.bootstraps, s.discount, s.gae_lambda,
             0.0 if s.q_learning else exploration, s.q_learning, self.returns,
         )  # fmt: skip
         inputs = torch.from_numpy(r.inputs[:-1, :lanes].reshape(-1, r.inputs.shape[-1]))
         flat = len(inputs)
         actions = torch.from_numpy(r.actions[:, :lanes].reshape(flat, 1))
         returns = torch.from_numpy(self.returns[:, :lanes].reshape(flat))
-        for _ in range(s.passes):
+        for _ in range(s.update_epochs):
             for batch in torch.randperm(flat).split(s.minibatch):
                 loss = nn.functional.mse_loss(self.model(inputs[batch]).gather(1, actions[batch])[:, 0], returns[batch])
                 self.optimizer.zero_grad()
@@ -120,7 +120,7 @@ class ParallelLearner(LaneLearner[Settings]):
 
 
 @kernel
-def lambda_returns(rewards, actions, values, final, ends, bootstraps, discount, trace, exploration, q_learning, out):
+def lambda_returns(rewards, actions, values, final, ends, bootstraps, discount, lam, exploration, q_learning, out):
     """Write the lambda-returns of an epsilon-greedy policy, for action values of shape (T + 1, n, actions).
 
     An episode that only ran out of time goes on with the values of its last state; one that truly ended does not. The
@@ -134,6 +134,6 @@ def lambda_returns(rewards, actions, values, final, ends, bootstraps, discount, 
             else:
                 ahead = expected(values[t + 1, i], exploration)
                 if t + 1 < len(rewards) and not (q_learning and actions[t + 1, i] != greedy(values[t + 1, i])):
-                    ahead += trace * (following - ahead)
+                    ahead += lam * (following - ahead)
             following = rewards[t, i] + discount * ahead
             out[t, i] = following

@@ -28,8 +28,8 @@ from gpf.plume.kernels import kernel
 from gpf.plume.scenario import ACTIONS, Scenario
 from gpf.settings import number
 
-CriticName = Literal["shared", "memory"]
-"""`shared` is an output of the policy's network; `memory` a network that sees the features of memory."""
+CriticName = Literal["shared", "privileged"]
+"""`shared` is an output of the policy's network; `privileged` a separate network that also sees the memory features."""
 
 SHRINKING: dict[str, Any] = {
     "warmup": 0, "grow_patience": None, "grow_trial": None, "max_depth": 4, "prune_patience": None, "prune_to": 0.7,
@@ -47,7 +47,7 @@ class Settings(LaneSettings):
     NAME: ClassVar[str] = "policy-gradient"
     ACTING: ClassVar[tuple[Acting, ...]] = ("greedy", "sampled")
     BY_OBSERVATION: ClassVar[dict[str, dict[str, Any]]] = {
-        "onehot": {"critic": "memory", "discount": 0.999, "steps": 6_000_000, "averaging": 0.98},
+        "onehot": {"critic": "privileged", "discount": 0.999, "steps": 6_000_000, "ema": 0.98},
     }
     RULES: ClassVar[dict[str, Any]] = {
         "warmup": 10, "grow_patience": 10, "grow_threshold": 0.01, "grow_trial": 60, "max_depth": 3,
@@ -70,8 +70,8 @@ class Settings(LaneSettings):
     value_weight: float = number(0.05, 0.0)
     """Weight of the value's squared error."""
     critic: CriticName = "shared"
-    """What judges states: `shared`, a further output of the policy's network, or `memory`, a network of its own that
-    sees the features of memory, where the policy does not."""
+    """What estimates the value: `shared`, one more output of the policy's network, or `privileged`, a separate network
+    that also sees the memory features, which the policy does not see."""
 
     def make_model(self, width: int, depth: int) -> MLP:
         """The network before it learns: an output for each action and, if the critic is shared, one for the value."""
@@ -91,10 +91,10 @@ class Settings(LaneSettings):
         model: Any = net.model
         rollouts = Rollouts(
             self.lanes, self.horizon, scenario, self.observation, model.head.out_features, seed, threads, without,
-            remember_beside=self.critic == "memory",
+            remember_beside=self.critic == "privileged",
         )  # fmt: skip
         critic = None
-        if self.critic == "memory":
+        if self.critic == "privileged":
             critic = Critic(rollouts.beside.shape[2], model.head.in_features, self.learning_rate, seed)
         return PolicyGradientLearner(model, net.optimizer, rollouts, self, critic)
 
@@ -148,17 +148,17 @@ class PolicyGradientLearner(LaneLearner[Settings]):
             self.critic.restore(state)
 
     def learn(self, lanes: int | None = None) -> None:
-        """Several passes of gradient steps over the last rollout, or over that of its first lanes."""
+        """Take several epochs of gradient steps over the last rollout, or over that of its first lanes."""
         r, s = self.rollouts, self.settings
         values = self.critic.judge(r.beside) if self.critic else r.outputs[:, :, -1]
-        generalized_advantages(r.rewards, values, r.ends, s.discount, s.trace, self.advantages)
+        generalized_advantages(r.rewards, values, r.ends, s.discount, s.gae_lambda, self.advantages)
         flat = self.advantages[:, :lanes].size
         advantages = np.ascontiguousarray(self.advantages[:, :lanes]).reshape(flat)
         lesson = Lesson(
             _rows(r.inputs[:-1, :lanes]), _rows(r.outputs[:-1, :lanes]), r.actions[:, :lanes].reshape(flat),
             advantages, advantages + values[:-1, :lanes].reshape(flat),
         )  # fmt: skip
-        order = torch.stack([torch.randperm(flat) for _ in range(s.passes)])
+        order = torch.stack([torch.randperm(flat) for _ in range(s.update_epochs)])
         owed = self._duties()
         if isinstance(owed, str):
             self._learn_in_torch(lesson, order)
@@ -223,10 +223,10 @@ def _batches(order: Tensor, minibatch: int) -> Iterator[Tensor]:
 
 
 class Critic:
-    """A value network of its own that sees the features of memory too, which its policy does not.
+    """A privileged critic: a separate value network that also sees the memory features, which the policy does not see.
 
-    Only learning needs it: a policy without memory cannot tell from what it sees how an episode stands, and
-    advantages over such a guess mislead it. Pinto et al. 2018 call the two asymmetric.
+    It is used for learning only. The observation of a policy without memory does not say how an episode is going, so
+    its own value estimates give misleading advantages (asymmetric actor-critic; Pinto et al. 2018).
     """
 
     GRADIENT_CLIP = 5.0
@@ -285,7 +285,7 @@ class Critic:
 
 
 @kernel
-def generalized_advantages(rewards, values, ends, discount, trace, out):
+def generalized_advantages(rewards, values, ends, discount, gae_lambda, out):
     """Write the generalized advantages; an episode that ran out of time is over, like one that found the source.
 
     What judges states sees the clock, so that it can tell what is left (Pardo et al. 2018). If the value of the last
@@ -299,5 +299,5 @@ def generalized_advantages(rewards, values, ends, discount, trace, out):
             if ends[t, i]:
                 following = advantage = 0.0
             error = rewards[t, i] + discount * following - values[t, i]
-            advantage = error + discount * trace * advantage
+            advantage = error + discount * gae_lambda * advantage
             out[t, i] = advantage

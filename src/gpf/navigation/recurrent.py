@@ -45,9 +45,9 @@ class Settings(policy_gradient.Settings):
     """What remembers: `mingru`, a minimal GRU, of which gates see the input alone, or `gru`."""
     burn_in: int = number(0, 0)
     """Steps before a rollout over which the network runs first, for a state of its own; at most `horizon`."""
-    critic: CriticName = "memory"
+    critic: CriticName = "privileged"
     steps: int = number(6_000_000, 1, 10**12)
-    averaging: float = number(0.95, 0.0, 1.0, below=True)
+    ema: float = number(0.95, 0.0, 1.0, below=True)
     minibatch: int = number(2048, 1)
     """Environment steps in a gradient step: whole sequences of `horizon` steps, one at least."""
 
@@ -70,10 +70,10 @@ class Settings(policy_gradient.Settings):
         model: Any = net.model
         rollouts = Rollouts(
             self.lanes, self.horizon, scenario, self.observation, model.head.out_features, seed, threads, without,
-            remember_beside=self.critic == "memory", state_size=sum(model.units),
+            remember_beside=self.critic == "privileged", state_size=sum(model.units),
         )  # fmt: skip
         critic = None
-        if self.critic == "memory":
+        if self.critic == "privileged":
             critic = Critic(rollouts.beside.shape[2], model.head.in_features, self.learning_rate, seed)
         return RecurrentLearner(model, net.optimizer, rollouts, self, critic)
 
@@ -121,10 +121,10 @@ class RecurrentLearner(PolicyGradientLearner):
         self.starts[...] = state["earlier_starts"]
 
     def learn(self, lanes: int | None = None) -> None:
-        """Several passes of gradient steps over the sequences of the last rollout, or over those of its first lanes."""
+        """Take several epochs of gradient steps over the sequences of the last rollout, or of its first lanes."""
         r, s = self.rollouts, self.settings
         values = self.critic.judge(r.beside) if self.critic else r.outputs[:, :, -1]
-        generalized_advantages(r.rewards, values, r.ends, s.discount, s.trace, self.advantages)
+        generalized_advantages(r.rewards, values, r.ends, s.discount, s.gae_lambda, self.advantages)
         sequences = self._sequences()
         actions, outputs = torch.from_numpy(r.actions)[..., None], torch.from_numpy(r.outputs[:-1])
         advantages = torch.from_numpy(self.advantages)
@@ -133,7 +133,7 @@ class RecurrentLearner(PolicyGradientLearner):
         before = before.view_as(advantages)
         beside = torch.from_numpy(r.beside[:-1])
         count = s.lanes if lanes is None else lanes
-        for _ in range(s.passes):
+        for _ in range(s.update_epochs):
             for batch in torch.randperm(count).split(max(1, s.minibatch // s.horizon)):
                 made = sequences.outputs(self.model, batch)
                 parts = (one[:, batch].flatten(0, 1) for one in (actions, before, advantages, returns))

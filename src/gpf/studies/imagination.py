@@ -46,7 +46,7 @@ def make_planner(world: TrainedWorld, follow: str, scoring: Scoring, **options: 
     """A planner in the world of a model."""
     if scoring.value and Path(follow).is_dir():
         learner = load_navigator(Path(follow)).config.learner
-        if isinstance(learner, policy_gradient.Settings) and learner.critic == "memory":
+        if isinstance(learner, policy_gradient.Settings) and learner.critic == "privileged":
             raise ValueError(f"value must be 0 with {follow}, whose critic was for learning only; got {scoring.value}")
     return Planner(
         world.model, world.scenario, make_follow(follow, world.scenario), scoring=scoring, coupling=world.coupling,

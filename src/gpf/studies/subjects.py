@@ -121,7 +121,7 @@ def _fixed_in_navigation(found: Outcomes) -> dict[str, dict[str, Any]]:
         variants[fixed(depth)] = {"gpf": False, "depth": depth}
         if depth not in EQUAL_FLOPS:
             continue
-        steps = round(budget / plume.step_flops(settings.make_model(64, depth), settings.passes))
+        steps = round(budget / plume.step_flops(settings.make_model(64, depth), settings.update_epochs))
         variants[fixed(depth, True)] = {"gpf": False, "depth": depth, "steps": steps}
     return variants
 

@@ -67,9 +67,9 @@ class OutsiderSearch:
         lanes = PlumeVecEnv(given.get("lanes", ours.lanes), world, given["observation"], threads=1)
         model = algorithm(
             policy, lanes, n_steps=given.get("n_steps", ours.horizon), seed=self.config.seed, device="cpu",
-            batch_size=given.get("batch_size", ours.minibatch), n_epochs=ours.passes, gamma=ours.discount,
+            batch_size=given.get("batch_size", ours.minibatch), n_epochs=ours.update_epochs, gamma=ours.discount,
             learning_rate=lambda _: ours.learning_rate * max(0.0, 1.0 - self.progress["step"] / self.steps),
-            ent_coef=ours.entropy, gae_lambda=ours.trace, max_grad_norm=ours.gradient_clip,
+            ent_coef=ours.entropy, gae_lambda=ours.gae_lambda, max_grad_norm=ours.gradient_clip,
             policy_kwargs={"net_arch": [given.get("hidden", HIDDEN)] * 2, **network},
         )  # fmt: skip
         lanes.seed(training_seeds(self.config.seed, 1)[0])  # in place of the seed that the algorithm gave them

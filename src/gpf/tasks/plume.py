@@ -122,8 +122,8 @@ class PlumeTraining(Training[Config]):
         return Round(metrics, score, events=events)
 
     def _step_flops(self) -> float:
-        passes = getattr(self.config.learner, "passes", 1)
-        return step_flops(self.net.model, passes, self.net.frozen)
+        epochs = getattr(self.config.learner, "update_epochs", 1)
+        return step_flops(self.net.model, epochs, self.net.frozen)
 
     def policy(self) -> NetworkPolicy:
         """The navigator as it is now."""
@@ -204,10 +204,10 @@ class PlumeTraining(Training[Config]):
         )
 
 
-def step_flops(model: nn.Module, passes: int, frozen: Collection[int] = ()) -> float:
-    """FLOPs of an environment step: the network acts once, and learns from it in every pass over the rollout."""
+def step_flops(model: nn.Module, update_epochs: int, frozen: Collection[int] = ()) -> float:
+    """FLOPs of an environment step: the network acts once, and learns from it once in every epoch over the rollout."""
     weights = [parameter.numel() for parameter in model.parameters() if parameter.dim() > 1]
-    return 2.0 * sum(weights) + passes * gradient_flops(weights, frozen)
+    return 2.0 * sum(weights) + update_epochs * gradient_flops(weights, frozen)
 
 
 def has_regressed(last: float, best: float, episodes: int) -> bool:

@@ -83,10 +83,10 @@ LANES, HORIZON = 100, 40
 DISCOUNT = 0.99
 EXPLORATION = 0.1
 POLICY_GRADIENT = policy_gradient.Settings(
-    learning_rate=3e-3, discount=DISCOUNT, passes=3, minibatch=1000, entropy=0.01
+    learning_rate=3e-3, discount=DISCOUNT, update_epochs=3, minibatch=1000, entropy=0.01
 )
 VALUES = parallel.Settings(
-    learning_rate=3e-3, discount=DISCOUNT, passes=3, minibatch=1000, averaging=0.0,
+    learning_rate=3e-3, discount=DISCOUNT, update_epochs=3, minibatch=1000, ema=0.0,
     exploration_start=EXPLORATION, exploration_end=EXPLORATION,
 )  # fmt: skip
 """Rates are constant: nobody knows when the stream will end."""
