@@ -17,7 +17,7 @@ from gpf.navigation.fused import Lesson
 from gpf.navigation.policy_gradient import PolicyGradientLearner, Settings
 from gpf.navigation.rollouts import Rollouts
 from gpf.network import surgery
-from gpf.network.compiled import duties
+from gpf.network.compiled import replace_hooks
 from gpf.plume import Scenario
 
 pytestmark = pytest.mark.usefixtures("one_torch_thread")
@@ -69,9 +69,9 @@ def learn_both_ways(nets, lesson, passes=2, **changes):
     """Take the same gradient steps fused and in torch."""
     order = torch.stack([torch.randperm(COUNT) for _ in range(passes)])
     fused, plain = (learner(net, **changes) for net in nets)
-    owed = fused._duties()
-    assert not isinstance(owed, str), owed
-    fused._learn_fused(lesson, order, owed)
+    replacements = fused._replacements()
+    assert not isinstance(replacements, str), replacements
+    fused._learn_fused(lesson, order, replacements)
     plain._learn_in_torch(lesson, order)
 
 
@@ -115,7 +115,7 @@ def test_pruned_weights_and_their_moments_stay_zero():
     one = learner(net)
     with torch.no_grad():
         net.layers[0].weights[0].parameter.add_(0.1)  # as a user might
-    one._learn_fused(random_lesson(), torch.randperm(COUNT)[None], one._duties())
+    one._learn_fused(random_lesson(), torch.randperm(COUNT)[None], one._replacements())
     for layer in net.layers:
         weight = layer.weights[0]
         assert not weight.parameter[weight.pruned].any()
@@ -172,7 +172,7 @@ def test_a_step_equals_that_of_stable_baselines3(entropy, value_weight):
     theirs.set_logger(configure(None, []))
     theirs.train()
     one = learner(nets[0], entropy=entropy, value_weight=value_weight, gradient_clip=0.7, minibatch=COUNT)
-    one._learn_fused(lesson, torch.arange(COUNT)[None], one._duties())
+    one._learn_fused(lesson, torch.arange(COUNT)[None], one._replacements())
     assert_alike(nets)
 
 
@@ -210,7 +210,7 @@ def test_torch_learns_where_something_rides_on_its_steps(case):
     change, reason = REASONS[case]
     for net in nets:
         change(net)
-    assert duties(nets[0].model, nets[0].optimizer) == reason
+    assert replace_hooks(nets[0].model, nets[0].optimizer) == reason
     one, other = map(learner, nets)
     for each in (one, other):
         rng, rollouts = np.random.default_rng(3), each.rollouts
@@ -219,7 +219,7 @@ def test_torch_learns_where_something_rides_on_its_steps(case):
     torch.manual_seed(5)
     one.learn()
     torch.manual_seed(5)
-    other._duties = lambda: reason
+    other._replacements = lambda: reason
     other.learn()
     assert_alike(nets, 0.0)
 
@@ -236,16 +236,16 @@ def test_torch_learns_where_something_rides_on_its_steps(case):
 def test_rules_that_gather_by_hooks_are_served_by_torch(rules, reason):
     net = with_rules(**rules)
     pruned(net)
-    owed = duties(net.model, net.optimizer)
-    assert owed == reason if reason else list(owed.masks) == [net.layers[0].weights[0].parameter]
+    replacements = replace_hooks(net.model, net.optimizer)
+    assert replacements == reason if reason else list(replacements.masks) == [net.layers[0].weights[0].parameter]
 
 
 def test_normalised_layers_and_other_optimizers_are_left_to_torch():
     model = gpf.MLP(16, 16, 7, 1, layer_norm=True)
-    assert learner(gpf.attach(model, torch.optim.Adam(model.parameters())))._duties() == "a layer is normalised"
+    assert learner(gpf.attach(model, torch.optim.Adam(model.parameters())))._replacements() == "a layer is normalised"
     other = gpf.MLP(16, 16, 7, 1)
     net = gpf.attach(other, torch.optim.SGD(other.parameters(), lr=0.1))
-    assert learner(net)._duties() == "the optimizer is SGD, not Adam"
+    assert learner(net)._replacements() == "the optimizer is SGD, not Adam"
 
 
 def test_fused_and_torch_steps_can_take_turns():
@@ -257,7 +257,7 @@ def test_fused_and_torch_steps_can_take_turns():
         if turn % 2:
             fused._learn_in_torch(lesson, order)
         else:
-            fused._learn_fused(lesson, order, fused._duties())
+            fused._learn_fused(lesson, order, fused._replacements())
         plain._learn_in_torch(lesson, order)
         for net in nets:
             net.optimizer.load_state_dict(copy.deepcopy(net.optimizer.state_dict()))  # other tensors than before

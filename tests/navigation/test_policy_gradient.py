@@ -170,7 +170,7 @@ def with_critic():
     model = gpf.MLP(22, 16, 6)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)
     scenario = Scenario.of({"preset": "reference", "max_steps": 20}).rewarded("search", 0.99)
-    made = Rollouts(8, 16, scenario, "onehot", 6, seed=2, threads=1, remember_beside=True)
+    made = Rollouts(8, 16, scenario, "onehot", 6, seed=2, threads=1, privileged=True)
     return PolicyGradientLearner(model, optimizer, made, Settings(minibatch=64), Critic(38, 16, 1e-3, seed=4))
 
 
@@ -180,7 +180,7 @@ def test_a_critic_judges_by_memory_and_learns_the_returns():
     r, s = one.rollouts, one.settings
     for _ in range(2):  # the second has episodes that ran out of time
         r.collect(one.network)
-    values = one.critic.model(torch.from_numpy(r.beside))[..., 0].detach().numpy()
+    values = one.critic.model(torch.from_numpy(r.privileged))[..., 0].detach().numpy()
     wanted = np.zeros_like(one.advantages)
     generalized_advantages(r.rewards, values, r.ends, s.discount, s.gae_lambda, wanted)
     lessons = []
@@ -189,7 +189,7 @@ def test_a_critic_judges_by_memory_and_learns_the_returns():
     np.testing.assert_allclose(one.advantages, wanted, atol=1e-6)
     features, returns = (torch.cat(parts[:2]) for parts in zip(*lessons, strict=True))  # the first pass
     seen = {tuple(row.tolist()): total for row, total in zip(features, returns.tolist(), strict=True)}
-    for row, total in zip(r.beside[:-1].reshape(128, 38), (wanted + values[:-1]).reshape(128), strict=True):
+    for row, total in zip(r.privileged[:-1].reshape(128, 38), (wanted + values[:-1]).reshape(128), strict=True):
         assert seen[tuple(row.tolist())] == pytest.approx(total, abs=1e-5)
 
 

@@ -82,7 +82,7 @@ def test_a_rollout_is_what_the_world_and_the_network_say(observation, scenario):
 
 def test_beside_the_network_the_features_of_memory_are_kept():
     """What the network sees, and what one of observation `memory` would; also at the end of an episode."""
-    made = Rollouts(6, 30, SHORT, "onehot", 6, seed=3, threads=1, remember_beside=True)
+    made = Rollouts(6, 30, SHORT, "onehot", 6, seed=3, threads=1, privileged=True)
     world = World(6, SHORT, threads=1)
     world.seed(training_seeds(3, 6))
     world.begin()
@@ -92,7 +92,7 @@ def test_beside_the_network_the_features_of_memory_are_kept():
     for _ in range(2):
         made.collect(FlatNetwork(model_of("onehot")))
         for t in range(30):
-            np.testing.assert_array_equal(made.beside[t], np.hstack([made.inputs[t], seen]))
+            np.testing.assert_array_equal(made.privileged[t], np.hstack([made.inputs[t], seen]))
             world.step(made.actions[t])
             seen = memory.update(world.raw).copy()
             finished = np.flatnonzero(made.ends[t])

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from gpf.navigation.flat import FAST, FlatNetwork, adam_settings, descend
 from gpf.navigation.matrices import COLUMNS, keep_where_positive, multiply, padded
-from gpf.network.compiled import Duties
+from gpf.network.compiled import HookReplacements
 from gpf.plume.kernels import lean_kernel
 from gpf.plume.scenario import ACTIONS
 
@@ -317,7 +317,7 @@ class FusedSteps:
         lesson: Lesson,
         order: NDArray[np.int64],
         optimizer: torch.optim.Adam,
-        owed: Duties,
+        replacements: HookReplacements,
         *,
         minibatch: int,
         clip: float,
@@ -328,7 +328,7 @@ class FusedSteps:
         """A gradient step for each minibatch of each row of `order`, which says which samples come when."""
         network, work, group = self.network, self._work, optimizer.param_groups[0]
         network.read_steps()
-        network.mask_parameters(owed.masks)
+        network.mask_parameters(replacements.masks)
         before = np.zeros(len(lesson.inputs), np.float32)
         taken_log_policy(lesson.outputs, lesson.actions, self._logs, before)
         fused_steps(
@@ -340,5 +340,5 @@ class FusedSteps:
         )  # fmt: skip
         network.write_steps()
         for _ in range(len(order) * -(-order.shape[1] // minibatch)):
-            for count in owed.counters:
+            for count in replacements.counters:
                 count()

@@ -23,7 +23,7 @@ from gpf.navigation.learner import LaneLearner, LaneSettings
 from gpf.navigation.policy_loss import log_chances, policy_loss
 from gpf.navigation.rollouts import Episodes, Rollouts
 from gpf.network import MLP, GrowPruneFreeze
-from gpf.network.compiled import Duties, duties
+from gpf.network.compiled import HookReplacements, replace_hooks
 from gpf.plume.kernels import kernel
 from gpf.plume.scenario import ACTIONS, Scenario
 from gpf.settings import number
@@ -91,11 +91,11 @@ class Settings(LaneSettings):
         model: Any = net.model
         rollouts = Rollouts(
             self.lanes, self.horizon, scenario, self.observation, model.head.out_features, seed, threads, without,
-            remember_beside=self.critic == "privileged",
+            privileged=self.critic == "privileged",
         )  # fmt: skip
         critic = None
         if self.critic == "privileged":
-            critic = Critic(rollouts.beside.shape[2], model.head.in_features, self.learning_rate, seed)
+            critic = Critic(rollouts.privileged.shape[2], model.head.in_features, self.learning_rate, seed)
         return PolicyGradientLearner(model, net.optimizer, rollouts, self, critic)
 
 
@@ -150,7 +150,7 @@ class PolicyGradientLearner(LaneLearner[Settings]):
     def learn(self, lanes: int | None = None) -> None:
         """Take several epochs of gradient steps over the last rollout, or over that of its first lanes."""
         r, s = self.rollouts, self.settings
-        values = self.critic.judge(r.beside) if self.critic else r.outputs[:, :, -1]
+        values = self.critic.values(r.privileged) if self.critic else r.outputs[:, :, -1]
         generalized_advantages(r.rewards, values, r.ends, s.discount, s.gae_lambda, self.advantages)
         flat = self.advantages[:, :lanes].size
         advantages = np.ascontiguousarray(self.advantages[:, :lanes]).reshape(flat)
@@ -159,18 +159,18 @@ class PolicyGradientLearner(LaneLearner[Settings]):
             advantages, advantages + values[:-1, :lanes].reshape(flat),
         )  # fmt: skip
         order = torch.stack([torch.randperm(flat) for _ in range(s.update_epochs)])
-        owed = self._duties()
-        if isinstance(owed, str):
+        replacements = self._replacements()
+        if isinstance(replacements, str):
             self._learn_in_torch(lesson, order)
         else:
-            self._learn_fused(lesson, order, owed)
+            self._learn_fused(lesson, order, replacements)
         if self.critic:
-            beside, returns = torch.from_numpy(_rows(r.beside[:-1, :lanes])), torch.from_numpy(lesson.returns)
+            privileged, returns = torch.from_numpy(_rows(r.privileged[:-1, :lanes])), torch.from_numpy(lesson.returns)
             for batch in _batches(order, s.minibatch):
-                self.critic.learn(beside[batch], returns[batch])
+                self.critic.learn(privileged[batch], returns[batch])
 
     def _learn_in_torch(self, lesson: Lesson, order: Tensor) -> None:
-        """Gradient steps where something rides on them that only torch's hooks serve."""
+        """Take the gradient steps in torch, for hooks that compiled code does not support."""
         s = self.settings
         inputs, outputs, advantages, returns = map(
             torch.from_numpy, (lesson.inputs, lesson.outputs, lesson.advantages, lesson.returns)
@@ -185,20 +185,20 @@ class PolicyGradientLearner(LaneLearner[Settings]):
                 nn.utils.clip_grad_norm_(self.model.parameters(), s.gradient_clip)
             self.optimizer.step()
 
-    def _duties(self) -> Duties | str:
-        """What compiled gradient steps owe gpf; or, in words, why torch has to take them."""
+    def _replacements(self) -> HookReplacements | str:
+        """The hooks that compiled gradient steps replace, or the reason why torch has to take the steps."""
         if self.network.layers["normalised"].any():
             return "a layer is normalised"
-        return duties(self.model, self.optimizer)
+        return replace_hooks(self.model, self.optimizer)
 
-    def _learn_fused(self, lesson: Lesson, order: Tensor, owed: Duties) -> None:
+    def _learn_fused(self, lesson: Lesson, order: Tensor, replacements: HookReplacements) -> None:
         """The same gradient steps as in torch, compiled; they need the optimizer's state in flat memory."""
         optimizer, s = cast(torch.optim.Adam, self.optimizer), self.settings
         if self._fused is None or not self._fused.network.is_shared(optimizer):
             self.network: FlatNetwork = FlatNetwork(self.model, optimizer)
             self._fused = FusedSteps(self.network)
         self._fused.take(
-            lesson, order.numpy(), optimizer, owed, minibatch=s.minibatch, clip=s.clip, entropy=s.entropy,
+            lesson, order.numpy(), optimizer, replacements, minibatch=s.minibatch, clip=s.clip, entropy=s.entropy,
             value_weight=0.0 if self.critic else s.value_weight, gradient_clip=s.gradient_clip,
         )  # fmt: skip
 
@@ -217,7 +217,7 @@ def _rows(part: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _batches(order: Tensor, minibatch: int) -> Iterator[Tensor]:
-    """The samples of each minibatch, pass by pass."""
+    """The samples of each minibatch, epoch by epoch."""
     for one in order:
         yield from one.split(minibatch)
 
@@ -241,8 +241,8 @@ class Critic:
             self.model.parameters(), lr=learning_rate, eps=1e-5, fused=True
         )
 
-    def judge(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The values of states of which these are the features, in the last axis."""
+    def values(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The values of states, given their features in the last axis."""
         with torch.no_grad():
             values: NDArray[np.float32] = self.model(torch.from_numpy(features))[..., 0].numpy()
         return values

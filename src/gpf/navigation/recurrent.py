@@ -70,11 +70,11 @@ class Settings(policy_gradient.Settings):
         model: Any = net.model
         rollouts = Rollouts(
             self.lanes, self.horizon, scenario, self.observation, model.head.out_features, seed, threads, without,
-            remember_beside=self.critic == "privileged", state_size=sum(model.units),
+            privileged=self.critic == "privileged", state_size=sum(model.units),
         )  # fmt: skip
         critic = None
         if self.critic == "privileged":
-            critic = Critic(rollouts.beside.shape[2], model.head.in_features, self.learning_rate, seed)
+            critic = Critic(rollouts.privileged.shape[2], model.head.in_features, self.learning_rate, seed)
         return RecurrentLearner(model, net.optimizer, rollouts, self, critic)
 
 
@@ -123,7 +123,7 @@ class RecurrentLearner(PolicyGradientLearner):
     def learn(self, lanes: int | None = None) -> None:
         """Take several epochs of gradient steps over the sequences of the last rollout, or of its first lanes."""
         r, s = self.rollouts, self.settings
-        values = self.critic.judge(r.beside) if self.critic else r.outputs[:, :, -1]
+        values = self.critic.values(r.privileged) if self.critic else r.outputs[:, :, -1]
         generalized_advantages(r.rewards, values, r.ends, s.discount, s.gae_lambda, self.advantages)
         sequences = self._sequences()
         actions, outputs = torch.from_numpy(r.actions)[..., None], torch.from_numpy(r.outputs[:-1])
@@ -131,7 +131,7 @@ class RecurrentLearner(PolicyGradientLearner):
         returns = advantages + torch.from_numpy(values[:-1])
         _, before = log_chances(outputs.flatten(0, 1), actions.flatten(0, 1))
         before = before.view_as(advantages)
-        beside = torch.from_numpy(r.beside[:-1])
+        privileged = torch.from_numpy(r.privileged[:-1])
         count = s.lanes if lanes is None else lanes
         for _ in range(s.update_epochs):
             for batch in torch.randperm(count).split(max(1, s.minibatch // s.horizon)):
@@ -144,7 +144,7 @@ class RecurrentLearner(PolicyGradientLearner):
                     nn.utils.clip_grad_norm_(self.model.parameters(), s.gradient_clip)
                 self.optimizer.step()
                 if self.critic:
-                    self.critic.learn(beside[:, batch].flatten(0, 1), returns[:, batch].flatten())
+                    self.critic.learn(privileged[:, batch].flatten(0, 1), returns[:, batch].flatten())
         self._keep_last_steps()
 
     def _sequences(self) -> "Sequences":

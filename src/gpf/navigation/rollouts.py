@@ -53,8 +53,8 @@ class Rollouts:
         actions: int64 (T, n). rewards: float32 (T, n).
         ends: bool (T, n), where an episode ended. bootstraps: bool (T, n), where it only ran out of time.
         final: float32 (T, n, K), the network's outputs for the last observation of the episodes that ended.
-        beside: float32 (T + 1, n, F + 16), what a critic sees: the inputs, and the features of memory that the network
-            does not see; none unless asked for.
+        privileged: float32 (T + 1, n, F + 16), the inputs of a privileged critic: those of the network and the memory
+            features, which the network does not see. Empty unless asked for.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Rollouts:
         seed: int,
         threads: int | None = None,
         without: tuple[str, ...] = (),
-        remember_beside: bool = False,
+        privileged: bool = False,
         state_size: int = 0,
     ) -> None:
         self.world: World = World(count, scenario, threads=1)
@@ -85,8 +85,8 @@ class Rollouts:
         self.outputs: NDArray[np.float32] = np.zeros((horizon + 1, count, outputs), np.float32)
         self.states: NDArray[np.float32] = np.zeros((horizon + 2, count, state_size), np.float32)
         self.final: NDArray[np.float32] = np.zeros((horizon, count, outputs), np.float32)
-        remembered = len(self.keep) + MEMORY_SIZE if remember_beside else 0
-        self.beside: NDArray[np.float32] = np.zeros((horizon + 1, count, remembered), np.float32)
+        remembered = len(self.keep) + MEMORY_SIZE if privileged else 0
+        self.privileged: NDArray[np.float32] = np.zeros((horizon + 1, count, remembered), np.float32)
         self.actions: NDArray[np.int64] = np.zeros((horizon, count), np.int64)
         self.rewards: NDArray[np.float32] = np.zeros((horizon, count), np.float32)
         self.ends: NDArray[np.bool_] = np.zeros((horizon, count), np.bool_)
@@ -125,7 +125,7 @@ class Rollouts:
                     tables[n], w.arrays(scratch=self._scratch[thread]),
                     self.memories, self.chances, self.starts, self.inputs, self.states, self.outputs, self.final,
                     self.actions,
-                    self.rewards, self.ends, self.bootstraps, self.successes, self.finished, self.beside,
+                    self.rewards, self.ends, self.bootstraps, self.successes, self.finished, self.privileged,
                 )  # fmt: skip
 
         pool = thread_pool(max(1, self.threads - 1), os.getpid())
@@ -159,7 +159,7 @@ class Rollouts:
         return {
             **self.world.state(), "memories": self.memories, "chances": self.chances, "starts": self.starts,
             "next_inputs": self.inputs[-1], "next_states": self.states[-2],
-            "next_beside": self.beside[-1], "begun": np.array(self._begun),
+            "next_privileged": self.privileged[-1], "begun": np.array(self._begun),
         }  # fmt: skip
 
     def restore(self, state: dict[str, NDArray[Any]]) -> None:
@@ -193,7 +193,7 @@ def _collect(
     first, last, begun, exploration, sees, keep, layers, blocks, values, activations, table,
     world,
     memories, chances, starts, inputs, states, outputs, final, actions, rewards, ends, bootstraps, successes, finished,
-    beside,
+    privileged,
 ):  # fmt: skip
     """Walk lanes `first` to `last` through a rollout; see `Rollouts`."""
     horizon = len(actions)
@@ -202,10 +202,10 @@ def _collect(
         if begun:
             for k in range(len(keep)):
                 inputs[0, i, k] = inputs[horizon, i, k]
-            copy(beside[horizon, i], beside[0, i])
+            copy(privileged[horizon, i], privileged[0, i])
             copy(states[horizon, i], states[0, i])
         else:
-            _begin(world, i, memories[i], start, sees, keep, inputs[0, i], beside[0, i])
+            _begin(world, i, memories[i], start, sees, keep, inputs[0, i], privileged[0, i])
         for t in range(horizon):
             state = states[t + 1, i]
             copy(states[t, i], state)
@@ -215,7 +215,7 @@ def _collect(
             observe(world, i)
             after = inputs[t + 1, i]
             write_inputs(sees, keep, p, tokens, raw, memories[i], after)
-            _note(p, raw, memories[i], after, beside[t + 1, i])
+            _note(p, raw, memories[i], after, privileged[t + 1, i])
             start[1] += reward
             actions[t, i] = action
             rewards[t, i] = reward
@@ -229,7 +229,7 @@ def _collect(
                 finished[0, t, i] = lane.step
                 finished[1, t, i] = path_length_score(p, lane, start[0]) if success else 0.0
                 finished[2, t, i] = start[1]
-                _begin(world, i, memories[i], start, sees, keep, after, beside[t + 1, i])
+                _begin(world, i, memories[i], start, sees, keep, after, privileged[t + 1, i])
         copy(states[horizon, i], states[horizon + 1, i])  # a step of which only the outputs count
         respond(
             layers, blocks, values, activations, table, tokens, inputs[horizon, i], states[horizon + 1, i],
@@ -245,20 +245,20 @@ def path_length_score(p: Record, lane: Record, start_distance: float) -> float:
 
 
 @njit(error_model="numpy")
-def _begin(world, i, memory, start, sees, keep, inputs, beside):
+def _begin(world, i, memory, start, sees, keep, inputs, privileged):
     begin(world, i)
     observe(world, i)
     p, lane, tokens, raw = world.rows[i], world.lanes[i], world.tokens[i], world.raw[i]
     memory.age = -1
     start[0], start[1] = lane.distance, 0.0
     write_inputs(sees, keep, p, tokens, raw, memory, inputs)
-    _note(p, raw, memory, inputs, beside)
+    _note(p, raw, memory, inputs, privileged)
 
 
 @njit(error_model="numpy")
 def _note(
-    p: Record, raw: NDArray[np.float32], memory: Record, inputs: NDArray[np.float32], beside: NDArray[np.float32]
+    p: Record, raw: NDArray[np.float32], memory: Record, inputs: NDArray[np.float32], privileged: NDArray[np.float32]
 ) -> None:
-    if len(beside):
-        copy(inputs, beside)
-        remember(memory, p.stride, p.max_steps, raw, beside[len(inputs) :])
+    if len(privileged):
+        copy(inputs, privileged)
+        remember(memory, p.stride, p.max_steps, raw, privileged[len(inputs) :])

@@ -1,6 +1,6 @@
-"""Gradient steps in compiled code, which calls no hooks: when it can replace torch, and what it then owes gpf.
+"""Compiled gradient steps call no hooks. This file says when they can replace torch, and which hooks they replace.
 
-Here is the one list of hooks that such code may leave out, because it does itself what they are for.
+This is the only list of hooks that compiled code may skip because it does their work itself.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,8 +19,8 @@ from gpf.network.masking import Masking
 
 
 @dataclass
-class Duties:
-    """What compiled code has to do in the place of hooks."""
+class HookReplacements:
+    """The work of hooks that compiled code has to do itself."""
 
     masks: dict[nn.Parameter, Tensor] = field(default_factory=dict)
     """1 where an entry is kept and 0 where it is pruned, of parameters with pruned entries."""
@@ -29,28 +29,28 @@ class Duties:
 
 
 class _UnknownError(Exception):
-    """Something rides on the training that compiled code would leave out."""
+    """The training has a hook or a setting that compiled code does not support."""
 
 
-def duties(model: nn.Module, optimizer: torch.optim.Optimizer) -> Duties | str:
-    """What compiled Adam steps on a model owe gpf; or, in words, why torch has to take them."""
-    owed = Duties()
+def replace_hooks(model: nn.Module, optimizer: torch.optim.Optimizer) -> HookReplacements | str:
+    """The hooks that compiled Adam steps on a model replace, or the reason why torch has to take the steps."""
+    replacements = HookReplacements()
     try:
         _check_optimizer(model, optimizer)
         for function in _functions(_hooks_of_steps(optimizer)):
-            _take_over_step_hook(function, owed)
+            _take_over_step_hook(function, replacements)
         for function in _functions(_hooks_of_modules(model)):
             if not _is(function, Layer._before_forward):
                 raise _UnknownError("a module has a hook")
         for parameter in model.parameters():
-            _take_over_gradient_hooks(parameter, owed)
+            _take_over_gradient_hooks(parameter, replacements)
     except _UnknownError as reason:
         return str(reason)
-    return owed
+    return replacements
 
 
 def _check_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    """Plain Adam, of one setting, of float32 parameters of the model, which are all that learns."""
+    """Accept only plain Adam with one group of settings, over exactly the trainable float32 parameters of the model."""
     if type(optimizer) is not torch.optim.Adam:
         raise _UnknownError(f"the optimizer is {type(optimizer).__name__}, not Adam")
     if any(group[name] for group in optimizer.param_groups for name in ("amsgrad", "weight_decay", "maximize")):
@@ -64,17 +64,17 @@ def _check_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer) -> None
         raise _UnknownError("a parameter is not float32 on the CPU")
 
 
-def _take_over_step_hook(function: Any, owed: Duties) -> None:
+def _take_over_step_hook(function: Any, replacements: HookReplacements) -> None:
     if _is(function, Masking._before_step):
         if any(weight.squares is not None for layer in function.__self__.layers for weight in layer.weights):
             raise _UnknownError("squared gradients are gathered")
     elif _is(function, GrowPruneFreeze._count_step):
-        owed.counters.append(function)
+        replacements.counters.append(function)
     elif not _is(function, Masking._after_step):
         raise _UnknownError("the optimizer has a hook")
 
 
-def _take_over_gradient_hooks(parameter: nn.Parameter, owed: Duties) -> None:
+def _take_over_gradient_hooks(parameter: nn.Parameter, replacements: HookReplacements) -> None:
     if parameter._backward_hooks:
         raise _UnknownError("a parameter has a hook")
     for function in _functions(iter((parameter._post_accumulate_grad_hooks or {}).values())):
@@ -84,7 +84,7 @@ def _take_over_gradient_hooks(parameter: nn.Parameter, owed: Duties) -> None:
         if weight.dense is not None:
             raise _UnknownError("gradients of pruned weights are gathered")
         if weight.keep is not None:
-            owed.masks[parameter] = weight.keep
+            replacements.masks[parameter] = weight.keep
 
 
 def _hooks_of_steps(optimizer: torch.optim.Optimizer) -> Iterator[Any]:

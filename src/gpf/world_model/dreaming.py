@@ -27,7 +27,7 @@ class ImaginedRollouts:
         count, outputs = env.num_envs, len(ACTIONS) + 1
         self.inputs: NDArray[np.float32] = np.zeros((horizon + 1, count, MEMORY_SIZE), np.float32)
         self.outputs: NDArray[np.float32] = np.zeros((horizon + 1, count, outputs), np.float32)
-        self.beside: NDArray[np.float32] = np.zeros((horizon + 1, count, 0), np.float32)
+        self.privileged: NDArray[np.float32] = np.zeros((horizon + 1, count, 0), np.float32)
         self.actions: NDArray[np.int64] = np.zeros((horizon, count), np.int64)
         self.rewards: NDArray[np.float32] = np.zeros((horizon, count), np.float32)
         self.ends: NDArray[np.bool_] = np.zeros((horizon, count), np.bool_)
