@@ -47,7 +47,7 @@ def main() -> None:
     ours, theirs = analysis(arguments.rounds)
     share, total = recorder(arguments.steps)
     text = markdown_table(
-        ["what", "measured"],
+        ["quantity", "measured"],
         [
             [
                 "full analysis of a 4-layer 512-wide model",

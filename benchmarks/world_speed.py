@@ -84,7 +84,7 @@ def main() -> None:
                 f" {1 - grown['grown'] / grown['fixed']:.0%} less",
             ]
         )
-    text = markdown_table(["what", "measured"], rows)
+    text = markdown_table(["quantity", "measured"], rows)
     print(text)
     if arguments.write:
         insert("docs/world-model.md", "speed", text)

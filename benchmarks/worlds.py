@@ -67,7 +67,7 @@ def main() -> None:
         ]
         for name, world in scenarios.items()
     ]  # fmt: skip
-    header = ["preset", "what is special", "on-axis intermittency", "cast-and-surge [95 %]", "random [95 %]"]
+    header = ["preset", "special feature", "on-axis intermittency", "cast-and-surge [95 %]", "random [95 %]"]
     table = markdown_table(header, rows)
     print(table)
     if arguments.write:
@@ -125,7 +125,7 @@ def walk(scenario: Scenario, result: Evaluation) -> list[Frame]:
 
 
 def page(frames: dict[str, Frame]) -> Image.Image:
-    """Frames with their names, and what is special about them, in a grid."""
+    """Frames with their names, and special feature about them, in a grid."""
     lines = -(-(len(frames) + 1) // COLUMNS)
     size = (COLUMNS * (CELL + MARGIN) + MARGIN, lines * (CELL + HEAD + MARGIN) + MARGIN)
     sheet = Image.new("RGB", size, "white")

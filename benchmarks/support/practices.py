@@ -536,7 +536,7 @@ PRACTICES: dict[str, Script] = {
     "save and resume": resumed,
     "`pickle`, `copy.deepcopy`": pickled,
     "`torch.compile`": compiled,
-    "`torch.export` of what was learnt": exported,
+    "`torch.export` of the trained model": exported,
     "accelerate": accelerated,
     "LoRA by PEFT": lora,
     "`weight_norm` and other parametrizations (not pruned)": weight_norm,
