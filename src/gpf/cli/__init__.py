@@ -1,4 +1,4 @@
-"""The commands. Each is a dataclass of its options, in a module that is imported when the command is asked for."""
+"""The commands. Each is a dataclass of its options, in a module that is imported on demand."""
 
 import errno
 import os

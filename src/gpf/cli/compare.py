@@ -1,4 +1,4 @@
-"""Commands that train many runs and write a page of them: compare, sweep, reproduce, continual, ablate; and page."""
+"""Commands that train many runs and write a page: compare, sweep, reproduce, continual, ablate; and page."""
 
 import dataclasses
 import json

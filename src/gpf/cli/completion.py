@@ -1,4 +1,4 @@
-"""`gpf completion SHELL`: a script with which a shell completes commands, tasks, options, their values and run folders.
+"""`gpf completion SHELL` prints a script that completes commands, tasks, options, their values and run folders.
 
 The script is written from the options of every command, so it knows what they know; write it again after an upgrade.
 """

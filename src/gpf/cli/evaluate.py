@@ -1,4 +1,4 @@
-"""Commands about policies and worlds: evaluate, scenario, and compile."""
+"""Commands for policies and worlds: evaluate, scenario, and compile."""
 
 import json
 import tempfile

@@ -1,4 +1,4 @@
-"""Names that users type, known without torch and numba, so that a misspelled one is refused at once."""
+"""Names that users type, known without torch and numba, to reject misspelled ones at once."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path

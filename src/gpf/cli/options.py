@@ -1,4 +1,4 @@
-"""The options of a command, which are the fields of its dataclass: an argparse parser is built from them.
+"""Command-line options from dataclasses: builds an argparse parser from the fields of a command.
 
 A field is an option, `learning_rate` is `--learning-rate`; its type says what is accepted, the docstring below it what
 it is; {presets} in it stands for the names of all worlds. Fields that are dataclasses themselves contribute their own

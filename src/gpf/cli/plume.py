@@ -1,4 +1,4 @@
-"""`gpf plume`: the statistics of a scenario's plume, next to those of field plumes."""
+"""`gpf plume`: statistics of a scenario's plume, compared with field plumes."""
 
 import json
 from dataclasses import dataclass

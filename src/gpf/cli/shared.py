@@ -1,4 +1,4 @@
-"""What several commands share: where runs are trained, how a command was typed, and how pages are shown."""
+"""Helpers that several commands share: where runs are trained, how a command was typed, and how pages are shown."""
 
 import os
 import re

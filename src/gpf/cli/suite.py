@@ -1,4 +1,4 @@
-"""`gpf suite`: every agent in every world, one page; results of others, and agents of one's own."""
+"""`gpf suite`: every agent in every world on one page, with results of others and agents of your own."""
 
 import dataclasses
 import json

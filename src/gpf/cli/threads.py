@@ -1,4 +1,4 @@
-"""One thread for torch and BLAS: our networks are so small that a second one only waits."""
+"""One thread for torch and BLAS: our networks are too small for a second one."""
 
 import os
 

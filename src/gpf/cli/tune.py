@@ -1,4 +1,4 @@
-"""`gpf tune`: parameters of a hand-written policy for a world."""
+"""`gpf tune`: tunes the parameters of a hand-written policy for a world."""
 
 import json
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""`gpf world`: sequences of plume tokens, a model of them, and what it is good for."""
+"""`gpf world`: sequences of plume tokens, a model of them, and its applications."""
 
 import dataclasses
 import json

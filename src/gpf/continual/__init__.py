@@ -1,4 +1,4 @@
-"""Learning that never ends: methods that keep networks plastic or keep them from forgetting, beside GPF."""
+"""Continual learning: GPF and other methods that keep networks plastic or prevent forgetting."""
 
 from gpf.continual.decisions import Continued, Decision, FalseAlarm, NewPath, Recalled, TrialBegun
 from gpf.continual.methods import ContinualBackprop, L2Init, OnlineEWC, ShrinkAndPerturb

@@ -1,4 +1,4 @@
-"""What `Recall` decides, as events with their numbers. Rates are of success, per step."""
+"""Decisions of `Recall`, as events with their numbers. Rates are success rates per step."""
 
 import dataclasses
 from dataclasses import dataclass

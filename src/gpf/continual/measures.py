@@ -1,4 +1,4 @@
-"""What a run in a stream amounts to: how much it found, how fast it recovered, what it forgot.
+"""Measures of a run in a stream: success, recovery, forgetting and transfer.
 
 A visit is plain data: `ended` and `found`, the episodes that ended in each rollout and those among them that found the
 source; `first`, every lane's first episode to end in the visit, which may have begun in the one before, `first_whole`

@@ -1,4 +1,4 @@
-"""Ways to keep a network plastic, or to keep it from forgetting, to hold growing, pruning and freezing against.
+"""Baseline methods that keep a network plastic or prevent forgetting, to compare with GPF.
 
 Each rides on the optimizer's hooks, as GPF does, so that training code stays as it is: make one, then train. What it
 adds to the gradient is added after clipping. `state` and `restore` let a run go on where it was killed.

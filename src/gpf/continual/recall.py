@@ -1,4 +1,4 @@
-"""Growing, pruning and freezing in a stream of worlds: versions of a network that are kept, tried and recalled.
+"""Growing, pruning and freezing in a stream of worlds: stored versions of a network are tried and recalled.
 
 A network that learns on in another world unlearns the one before. So a copy of it is kept while it does well, pruned
 and frozen. When the rate of success drops, all that is kept is tried beside the network as it is, which learns on. A

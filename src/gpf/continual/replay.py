@@ -1,4 +1,4 @@
-"""Experience replay: a reservoir of past inputs whose outputs of that time the network keeps imitating.
+"""Experience replay: the network imitates its earlier outputs for a reservoir of past inputs.
 
 Dark experience replay (Buzzega et al. 2020) and, for policies, the cloning loss of CLEAR (Rolnick et al. 2019).
 """

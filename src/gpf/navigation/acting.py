@@ -1,4 +1,4 @@
-"""How a network acts: its outputs turned into an action."""
+"""How a network acts: turns its outputs into an action."""
 
 from collections.abc import Sequence
 from typing import ClassVar, Literal

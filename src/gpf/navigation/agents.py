@@ -1,4 +1,4 @@
-"""Agents made from a configuration, and read back from a run folder."""
+"""Creates agents from a configuration, and loads them from a run folder."""
 
 import copy
 from dataclasses import dataclass

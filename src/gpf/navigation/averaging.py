@@ -1,4 +1,4 @@
-"""A running average of a network's weights, which acts when learning is over.
+"""Exponential moving average (EMA) of a network's weights, used by the trained navigator.
 
 The policy of an aliased state flips back and forth while it learns; its average does not.
 """

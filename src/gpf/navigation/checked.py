@@ -1,4 +1,4 @@
-"""A policy that somebody else wrote, watched: what it does wrong is one sentence that names it and its world."""
+"""Checks the policies of others while they run: each fault is one sentence that names the policy and its world."""
 
 import contextlib
 import warnings

@@ -1,4 +1,4 @@
-"""What to train, and how: a learner with its settings, a network, and when that grows, prunes and freezes."""
+"""Configuration of a training run: learner settings, network, and rules for growing, pruning and freezing."""
 
 import dataclasses
 import json

@@ -1,4 +1,4 @@
-"""Figures of one episode: where the agent went, what it smelled, and how it chose its actions."""
+"""Figures of one episode: the agent's path, its readings, and how it chose its actions."""
 
 import numpy as np
 from matplotlib.axes import Axes

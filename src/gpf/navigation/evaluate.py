@@ -1,4 +1,4 @@
-"""How well a policy finds the source, over episodes that nothing was tuned on.
+"""Evaluation: how well a policy finds the source, over held-out episodes.
 
 Every episode has a seed of its own, so results do not depend on how many run side by side. Evaluation seeds lie in
 blocks far above anything that training uses.

@@ -1,4 +1,4 @@
-"""PPO's gradient steps in one compiled function: all passes over a rollout, on the memory of torch's tensors.
+"""PPO's gradient steps in one compiled function: all epochs over a rollout, on the memory of torch's tensors.
 
 For networks this small, torch spends most of a gradient step between its operations. Here a minibatch goes through the
 network in tiles that stay in the cache, forward, through the loss, and back; then the gradient's norm is clipped and

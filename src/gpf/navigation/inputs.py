@@ -1,4 +1,4 @@
-"""What a network sees of an observation: features of memory, or the paper's one-hot tokens."""
+"""Network inputs: memory features, or the paper's one-hot tokens."""
 
 import math
 from typing import Literal

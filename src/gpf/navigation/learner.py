@@ -1,4 +1,4 @@
-"""What learners share: settings of all of them, and of those that learn from rollouts in many lanes."""
+"""Settings of all learners, and the base class of those that learn from rollouts in many lanes."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar

@@ -1,4 +1,4 @@
-"""Products of small matrices in compiled code, in flat memory that the caller owns.
+"""Products of small matrices in compiled code, in flat memory owned by the caller.
 
 A block of `ROWS` rows and `COLUMNS` columns of the product is kept in registers while the sum runs. All three products
 of a linear layer (its outputs, and the gradients at its weights and at its inputs) are of this one form, because

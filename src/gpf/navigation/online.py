@@ -1,4 +1,4 @@
-"""The paper's protocol: one environment, one update a step, in one compiled function.
+"""The paper's protocol: one environment and one update per step, in one compiled function.
 
 For the paper's tiny network a torch update takes many times longer than its arithmetic. This learner therefore steps
 the world, acts, backpropagates and applies Adam in one numba function that works in place on the memory of the torch

@@ -1,4 +1,4 @@
-"""Expected SARSA and Q-learning over many lanes: lambda-returns, learnt in minibatches.
+"""Expected SARSA and Q-learning over many lanes, with lambda-returns and minibatches.
 
 One environment and one update a step let the greedy policy of an aliased state flip back and forth. Returns that look
 ahead over many lanes, a rate that decays and, if wanted, layer normalisation steady it.

@@ -1,4 +1,4 @@
-"""The loss of PPO (Schulman et al. 2017): clipped surrogate, entropy bonus, and perhaps the error of the value."""
+"""The loss of PPO (Schulman et al. 2017): clipped surrogate, entropy bonus and, optionally, the value error."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""Recurrences over whole sequences, with their gradients: a minimal GRU by one scan, and a GRU step by step.
+"""Recurrences over whole sequences with their gradients: a minimal GRU by one scan, and a GRU step by step.
 
 A minimal GRU (Feng et al. 2024) moves its state towards a candidate, h_t = h_{t-1} + z_t (c_t - h_{t-1}), where gate z
 and candidate c depend on the input alone. All matrix products of a sequence are then one, and what is left is a scan

@@ -1,4 +1,4 @@
-"""Learned memory: PPO on a network that remembers, with truncated backpropagation through time.
+"""Learned memory: PPO on a recurrent network, with truncated backpropagation through time.
 
 A rollout is a batch of sequences, one for each lane. Each begins in the state in which the network that acted left it
 (stored states), and gradients end there. That state is of older weights than those that learn from it; a burn-in runs

@@ -1,4 +1,4 @@
-"""A recurrent network in flat memory, which compiled code steps, lane by lane, while torch trains the same numbers."""
+"""A recurrent network in flat memory: compiled code steps it lane by lane while torch trains the same numbers."""
 
 from typing import Any
 

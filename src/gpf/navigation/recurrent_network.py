@@ -1,4 +1,4 @@
-"""A network with a memory that it learns: residual recurrent blocks in a stack that can grow, be pruned and freeze.
+"""A recurrent network: residual recurrent blocks in a stack that can grow, be pruned and freeze.
 
     x = encoder(observation);  x = x + out(cell(relu(x))) in every block;  outputs = head(relu(x))
 

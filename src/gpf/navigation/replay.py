@@ -1,4 +1,4 @@
-"""Episodes played again step by step: where a navigator was, what it smelled, and the outputs of its network."""
+"""Replays episodes step by step: position, readings, and the outputs of the network."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

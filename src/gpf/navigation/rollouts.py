@@ -1,4 +1,4 @@
-"""Many lanes that live on while a network learns: what it saw, did and got in their last steps.
+"""Rollouts: many lanes, and the observations, actions and rewards of their last steps.
 
 One compiled function walks a lane through all steps of a rollout: observation, network, action, world. Lanes share
 nothing, so threads take them without the interpreter lock, and results do not depend on the number of threads.

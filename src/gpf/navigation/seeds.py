@@ -1,4 +1,4 @@
-"""Which seeds belong to what: no episode that is reported was ever trained, validated or tuned on."""
+"""Seed ranges: no reported episode was used for training, validation or tuning."""
 
 HELD_OUT = 1 << 48
 """First seed of the held-out episodes, which are only ever reported."""

@@ -1,4 +1,4 @@
-"""The worlds of the suite, its held-out episodes, and the version that changes when any of them does.
+"""The worlds of the suite, its held-out episodes, and a version that changes with them.
 
 Results of two versions cannot be compared. Everything that an agent meets in the suite is fixed here: worlds, seeds,
 starts and numbers of episodes. The version is a number that is raised by hand when the physics change, and a digest of

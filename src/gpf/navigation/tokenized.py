@@ -1,4 +1,4 @@
-"""Policies that see tokens only.
+"""Policies that see only tokens.
 
 A level stands for a reading in the middle of its band, and an octant for its middle; the heading is reckoned from the
 agent's own turns, from an unknown one at the start, which no policy of ours needs. So whatever steers by raw

@@ -1,4 +1,4 @@
-"""Grow, prune and freeze for any torch model; knows nothing of plumes or of reinforcement learning."""
+"""Grow, prune and freeze for any torch model; independent of plumes and of reinforcement learning."""
 
 from gpf.network.blocks.gated import Gated
 from gpf.network.blocks.initialisers import register_identity

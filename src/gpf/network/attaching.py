@@ -1,4 +1,4 @@
-"""What is checked, and cut, before gpf is attached to a model."""
+"""Checks a model, and cuts its stack, before gpf is attached to it."""
 
 import weakref
 

@@ -1,4 +1,4 @@
-"""Belief in a weight (Eq. 2): rises while the weight is large or its unit active, below 1; it may fall otherwise."""
+"""Belief in a weight (Eq. 2): rises up to 1 while the weight is large or its unit active; may fall otherwise."""
 
 import torch
 from torch import Tensor

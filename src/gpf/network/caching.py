@@ -1,4 +1,4 @@
-"""Activations of frozen leading layers, kept for each row of a fixed data set, so that these layers run once a row."""
+"""Caches activations of frozen leading layers for each row of a fixed data set, so these layers run once per row."""
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""GrowPruneFreeze: decides when; asks the rules, then calls the surgery, and keeps the log."""
+"""GrowPruneFreeze decides when the network changes: it asks the rules, calls the surgery, and keeps the log."""
 
 import dataclasses
 import math

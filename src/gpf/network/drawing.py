@@ -1,4 +1,4 @@
-"""A network as a few lines of text."""
+"""Draws a network as a few lines of text."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""What happened to a network, with the reason in numbers."""
+"""Events: changes of a network, with the reason in numbers."""
 
 import dataclasses
 from collections.abc import Sequence

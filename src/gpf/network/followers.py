@@ -1,4 +1,4 @@
-"""Copies of a model, such as averages of its weights, that follow its changes of structure."""
+"""Copies of a model that follow its changes of structure, such as averages of its weights."""
 
 import copy
 from collections.abc import Sequence

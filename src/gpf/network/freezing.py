@@ -1,4 +1,4 @@
-"""When a layer holds still (Eq. 4): most of its weights hardly moved."""
+"""When to freeze a layer (Eq. 4): most of its weights hardly change."""
 
 from collections.abc import Callable, Iterable
 

@@ -1,4 +1,4 @@
-"""Growth of a network: makes the blocks that come next, and puts them into model, optimizers and followers."""
+"""Growth of a network: creates new blocks and adds them to model, optimizers and followers."""
 
 import math
 from collections.abc import Callable

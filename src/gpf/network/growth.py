@@ -1,4 +1,4 @@
-"""When to grow (Eq. 1: the metric has not improved for as long as patience lasts), by how much, and where."""
+"""When to grow (Eq. 1: the metric has stopped improving), by how much, and where."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

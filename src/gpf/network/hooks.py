@@ -1,4 +1,4 @@
-"""Hooks that stay with the module they were put on."""
+"""Hooks that stay with the module they were registered on."""
 
 from collections.abc import Callable
 from typing import Any

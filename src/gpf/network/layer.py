@@ -1,4 +1,4 @@
-"""What the controller remembers of one layer of the stack, and the hooks by which it learns of it."""
+"""State of one layer of the stack, and the hooks that update it."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field

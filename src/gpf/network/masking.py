@@ -1,4 +1,4 @@
-"""Pruned weights stay zero, whatever training code does.
+"""Keeps pruned weights at zero, whatever the training code does.
 
 Gradients are masked as soon as they are accumulated and again before every step, and values before every forward pass
 in evaluation, all of it unconditionally. In training, values of small weights are masked before every forward pass and

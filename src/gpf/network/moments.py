@@ -1,4 +1,4 @@
-"""What torch's optimizers keep of a parameter's gradients."""
+"""State that torch's optimizers keep for each parameter."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Updates a layer at the end of an epoch: belief in its weights, and whether it held still."""
+"""Updates a layer at the end of an epoch: belief in its weights, and whether they have stopped changing."""
 
 import functools
 

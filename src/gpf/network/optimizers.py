@@ -1,4 +1,4 @@
-"""The optimizers that train one model, seen as one list of parameter groups."""
+"""The optimizers of one model, as one list of parameter groups."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping

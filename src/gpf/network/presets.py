@@ -1,4 +1,4 @@
-"""Rules that fit a model nobody has looked at."""
+"""Rules that are derived from a model."""
 
 from typing import Any, get_args
 

@@ -1,4 +1,4 @@
-"""Which parameters of a block can be pruned: those in which zero means that a connection is absent."""
+"""Which parameters of a block can be pruned: those where zero means an absent connection."""
 
 import re
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""Which weights to prune (Eq. 3): little believed in, and cheap to lose."""
+"""Which weights to prune (Eq. 3): those with low belief and low saliency."""
 
 import math
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Pruned units leave a network while it learns: model, optimizers, masks, statistics and copies shrink together."""
+"""Removes pruned units during training: model, optimizers, masks, statistics and copies shrink together."""
 
 from collections.abc import Mapping, Sequence
 

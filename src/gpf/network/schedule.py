@@ -1,4 +1,4 @@
-"""How far a training of planned length is, for rules that go by it."""
+"""Progress of a training of planned length, for rules on a schedule."""
 
 from dataclasses import dataclass
 

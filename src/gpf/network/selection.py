@@ -1,4 +1,4 @@
-"""What to prune of a stack: single weights or whole units, by the rules' thresholds or down to a share."""
+"""Selects what to prune in a stack: single weights or whole units, by thresholds or down to a share."""
 
 import math
 from collections.abc import Collection, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Models whose parameters `torch.distributed.fsdp.fully_shard` (FSDP2) has split over processes.
+"""Models whose parameters are sharded by `torch.distributed.fsdp.fully_shard` (FSDP2).
 
 What was found with torch 2.13, and what the functions here rely on:
 

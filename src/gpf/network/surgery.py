@@ -1,4 +1,4 @@
-"""The functions that change a module or an optimizer in place; nothing else does, but `state.restore`, by way of these.
+"""The only functions that change a module or an optimizer in place; `state.restore` uses them, too.
 
 Each checks what it is about to do before it does it, so that an error leaves everything as it was.
 """

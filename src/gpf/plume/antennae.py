@@ -1,4 +1,4 @@
-"""What the agent's antennae and vane read."""
+"""Readings of the agent's antennae and vane."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""The memory of a world: what the kernels read and write."""
+"""The memory of a world: the arrays of the kernels."""
 
 from typing import NamedTuple
 

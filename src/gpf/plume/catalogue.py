@@ -1,4 +1,4 @@
-"""What the scenarios of a world point to: obstacles, recordings, and the draws of fields that are ranges."""
+"""Objects that the scenarios of a world refer to: obstacles, recordings, and draws of fields with ranges."""
 
 import dataclasses
 from collections.abc import Sequence

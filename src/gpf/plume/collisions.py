@@ -1,4 +1,4 @@
-"""Motion and sight among obstacles: a point moves cell by cell along its segment, so that nothing is jumped over.
+"""Motion and sight among obstacles: a point moves cell by cell along its segment and cannot jump over a wall.
 
 The cells that a segment crosses are visited in order (Amanatides & Woo 1987), from the cell of its start to the cell of
 its end. All kernels read one flat array of the cells of packed terrains (see `gpf.plume.obstacles.pack_terrains`),

@@ -1,4 +1,4 @@
-"""Whiffs and blanks: how long a concentration stays above and below a threshold, and the law of these durations.
+"""Whiffs and blanks: how long a concentration stays above and below a threshold, and the distribution of durations.
 
 Durations are counted in samples here; `duration_statistics` turns them into seconds.
 """

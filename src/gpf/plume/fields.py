@@ -1,4 +1,4 @@
-"""How the fields of a scenario are declared, checked, and read from what a user typed."""
+"""Declares and checks the fields of a scenario, and reads them from typed text."""
 
 import dataclasses
 import difflib

@@ -1,4 +1,4 @@
-"""One figure of a plume: what it looks like, and its statistics."""
+"""One figure of a plume: a picture of it, and its statistics."""
 
 import numpy as np
 from matplotlib.axes import Axes

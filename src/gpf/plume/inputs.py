@@ -1,4 +1,4 @@
-"""What a user hands in or asks to be written: files, whole numbers, and errors that say in one line what is wrong."""
+"""Checks of user input: files, whole numbers, and one-line errors."""
 
 import difflib
 import errno

@@ -1,4 +1,4 @@
-"""How entry kernels are compiled: once per machine, cached, and never from stale sources."""
+"""Compilation of entry kernels: once per machine, cached, and never from stale sources."""
 
 import hashlib
 import sys

@@ -1,4 +1,4 @@
-"""Where the obstacles of a world are: rectangles or an occupancy grid, checked and laid on a grid of cells."""
+"""Obstacles of a world: rectangles or an occupancy grid, checked and placed on a grid of cells."""
 
 import math
 from typing import Any

@@ -1,4 +1,4 @@
-"""What is computed of concentrations: intermittency, peaks, tails, profiles and correlations.
+"""Measures of concentrations: intermittency, peaks, tails, profiles and correlations.
 
 Functions take series of the shape (steps,) or (records, steps). Concentrations are in the units of the series.
 """

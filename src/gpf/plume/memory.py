@@ -1,4 +1,4 @@
-"""Observation with memory: what a robot can know of its recent past, as numbers for a network.
+"""Memory features: a robot's knowledge of its recent past, as numbers for a network.
 
 A single reading says little: the right move depends on how long ago the last whiff was, where, and what the wind has
 been doing since. These features are made of the raw observation alone (two readings, wind, heading) and of the agent's

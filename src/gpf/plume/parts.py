@@ -1,4 +1,4 @@
-"""Gas sensors that can be bought or built, as fields of a `Scenario`; `Scenario.with_sensor` applies one."""
+"""Commercial gas sensors as fields of a `Scenario`; `Scenario.with_sensor` applies one."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The physics of the plume: emission, advection, concentration; and where source and agent are placed and move.
+"""The physics of the plume: emission, advection, concentration; placement and motion of source and agent.
 
 Kernels work on one lane at a time and allocate nothing. A lane's filaments are rows of one float array (x, y, the
 physical step of release; in worlds that need them also two velocities and the substance). Columns `first` to `last` are

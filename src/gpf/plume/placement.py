@@ -1,4 +1,4 @@
-"""Where an episode begins, if the caller says so: the options of `reset`, checked before anything changes."""
+"""Placement of an episode by the caller: the options of `reset`, checked before anything changes."""
 
 import math
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The worlds that have a name, as fields of a scenario that differ from the defaults."""
+"""Named worlds, as the fields of a scenario that differ from the defaults."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Probes that stand in a plume: the concentration at fixed points over time, without an agent."""
+"""Fixed probes in a plume: the concentration over time, without an agent."""
 
 import dataclasses
 import math

@@ -1,4 +1,4 @@
-"""The realism gate: whether the statistics of a plume lie where those of field plumes do."""
+"""Realism checks: compares the statistics of a plume with the ranges of field plumes."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Scenarios of recorded plumes: the recording that one names, and the world that it makes."""
+"""Scenarios of recorded plumes: finds the recording and creates its world."""
 
 import dataclasses
 import math

@@ -1,4 +1,4 @@
-"""Streams of regimes: one unbroken run of episodes in which the world changes without notice, and may come back.
+"""Streams of regimes: one unbroken run of episodes in which the world changes without notice, and may return.
 
 A regime is a scenario with a name: home, with a few fields changed. A stream is a list of visits to regimes, each for a
 number of episodes. Presets draw their order from a seed.

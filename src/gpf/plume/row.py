@@ -1,4 +1,4 @@
-"""A scenario as one row of numbers, which the kernels read: per physical step, in radians, worked out."""
+"""A scenario as one row of precomputed numbers for the kernels, per physical step and in radians."""
 
 import math
 from typing import Any

@@ -1,4 +1,4 @@
-"""The lanes of `PlumeVectorEnv` for stable-baselines3; the one file here that needs that library, and with it torch."""
+"""The lanes of `PlumeVectorEnv` for stable-baselines3; the only file here that needs that library and torch."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a plume world is like: every physical quantity of an episode, with its unit.
+"""Scenarios: every physical quantity of an episode, with its unit.
 
 A `Scenario` is plain data. The kernels read it as one row of numbers (`gpf.plume.row`), so that another scenario, or a
 different one in each lane of a vector environment, needs no recompilation.

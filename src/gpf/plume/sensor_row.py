@@ -1,4 +1,4 @@
-"""The numbers of a scenario's row that describe its gas sensors: factors for one reading, worked out once."""
+"""The numbers of a scenario's row for its gas sensors: factors for one reading, precomputed."""
 
 import math
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a gas sensor makes of a concentration: its dynamics, drift, noise, electronics and calibration.
+"""Gas sensors: dynamics, drift, noise, electronics and calibration.
 
 A sensing element keeps `SENSOR_STATE` numbers and is read once a (sub-)step. The chain, by `Scenario.sensor_kind`:
 

@@ -1,4 +1,4 @@
-"""Statistics of a plume, from concentrations at fixed points over time; of a simulation or of a recording.
+"""Statistics of a plume, from concentrations at fixed points over time, simulated or recorded.
 
 A series has the shape (records, steps): one record for each seed, or for each run of an experiment. The definitions and
 their sources are in docs/plume.md.

@@ -1,4 +1,4 @@
-"""From a heading that an agent wants to the action that takes it there."""
+"""From a desired heading to the action that turns there."""
 
 import math
 

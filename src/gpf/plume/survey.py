@@ -1,4 +1,4 @@
-"""A survey of a scenario's plume: probes in the standard layout, their series, and the statistics of these."""
+"""A survey of a scenario's plume: probes in the standard layout, their series, and their statistics."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

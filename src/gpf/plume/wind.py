@@ -1,4 +1,4 @@
-"""The wind: its mean over the domain, and fluctuations that differ from place to place.
+"""The wind: its mean over the domain, and fluctuations that vary in space.
 
 The mean wind has a speed and a direction, both Ornstein-Uhlenbeck processes. The fluctuations follow Farrell et al.
 (2002): a velocity on a grid of nodes that is carried along and diffuses,

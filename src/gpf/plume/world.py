@@ -1,4 +1,4 @@
-"""Many plume worlds side by side: their memory, and the kernels that begin and step them.
+"""Many plume worlds in parallel: their memory, and the kernels that start and step them.
 
 A lane is one world with one agent. Lanes share nothing, so a lane's episodes are the same bits whatever the number of
 lanes, their order or the number of threads. The single and the vector environment, the evaluation and the learners all

@@ -1,1 +1,1 @@
-"""What runs amount to: statistics, tables, verdicts, figures, pages, and a run's report. Knows no task."""
+"""Reports on runs: statistics, tables, verdicts, figures and pages. Independent of tasks."""

@@ -1,4 +1,4 @@
-"""What all figures share: bands over runs, curves, events, and files that appear whole."""
+"""Parts of all figures: bands over runs, curves, events, and atomic writing of files."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path

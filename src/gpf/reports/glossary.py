@@ -1,4 +1,4 @@
-"""Terms that reports use: what each means, in a sentence; `docs/glossary.md` has the same."""
+"""Terms of the reports, each with its meaning in one sentence; `docs/glossary.md` has the same."""
 
 import html
 import re

@@ -1,4 +1,4 @@
-"""A run as one HTML file that needs nothing else: its shell, and the parts that all tasks share."""
+"""A run as one self-contained HTML file: its shell, and the parts that all tasks share."""
 
 import base64
 import html

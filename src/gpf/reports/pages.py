@@ -1,4 +1,4 @@
-"""Result pages: Markdown, its figures, and the numbers that both are made from."""
+"""Result pages: Markdown, its figures, and the numbers behind both."""
 
 import json
 from collections.abc import Mapping, Sequence

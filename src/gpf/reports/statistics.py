@@ -1,4 +1,4 @@
-"""Intervals and tests for what was measured: of one run over its episodes, of many over their seeds.
+"""Intervals and tests: of one run over its episodes, and of many runs over their seeds.
 
 A number over few seeds is their mean with Student's t interval. From `MANY_SEEDS` on it is the interquartile mean with
 a percentile bootstrap (Agarwal et al. 2021), which is too narrow for few seeds. `benchmarks/interval_coverage.py`

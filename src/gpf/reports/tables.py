@@ -1,4 +1,4 @@
-"""Tables: what is measured of a run, how its values over seeds are written, and Markdown around them."""
+"""Tables: measures of a run, values over seeds, and Markdown."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What numbers say of a difference, and of a claim of the paper's: one vocabulary and one correction for all pages."""
+"""Verdicts on differences and on the paper's claims: one vocabulary and one correction for all pages."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

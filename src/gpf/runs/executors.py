@@ -1,4 +1,4 @@
-"""Many runs at once: finished ones are not repeated, unfinished ones are resumed.
+"""Trains many runs in parallel: finished ones are skipped, unfinished ones are resumed.
 
 An executor trains what it is given, each run in its folder. `Local` uses processes of this machine, `gpf.runs.fleet` a
 Ray cluster. Both run `train_folder` in processes that know a task by its reference, `module:name`.

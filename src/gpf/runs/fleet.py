@@ -1,4 +1,4 @@
-"""Runs on a Ray cluster: placed on any node, resumed elsewhere when one is lost, brought back to the driver.
+"""Runs on a Ray cluster: placed on any node, resumed elsewhere if a node is lost, copied back to the driver.
 
 Nodes share no files. A run's folder travels as one archive: to the node with what there is of it, and back every few
 seconds and at the end. A driver that is killed therefore finds its finished runs, and the others as they last came

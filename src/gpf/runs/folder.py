@@ -1,4 +1,4 @@
-"""A run is a folder: what was asked for, what happened, and the networks that came of it.
+"""A run is a folder: its configuration, its logs, and its checkpoints.
 
     config.json  metrics.jsonl  events.jsonl  result.json  checkpoints/{best,last}/  report.html  figures/
 

@@ -1,4 +1,4 @@
-"""Progress of long work: a bar on a terminal, nothing in its way elsewhere."""
+"""Progress of long work: a bar on a terminal, plain lines elsewhere."""
 
 import importlib.util
 import sys

@@ -1,4 +1,4 @@
-"""Spectra of networks: what random-matrix theory predicts, what is measured, and how the two differ."""
+"""Spectra of networks: predictions of random-matrix theory, measurements, and how the two differ."""
 
 from gpf.spectra.activations import ACTIVATIONS, Moments, moments
 from gpf.spectra.depth import Contraction, LayerOperator, Region

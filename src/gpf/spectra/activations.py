@@ -1,4 +1,4 @@
-"""Activation functions under Gaussian inputs: the few numbers through which a nonlinearity enters the theory."""
+"""Activation functions under Gaussian inputs: the few numbers by which a nonlinearity enters the theory."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

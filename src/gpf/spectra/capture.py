@@ -1,4 +1,4 @@
-"""What goes in and out of every weight layer of a torch model, for a probe batch."""
+"""Captures the inputs and outputs of every weight layer of a torch model, for a probe batch."""
 
 import itertools
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""The paper's operator Psi, which makes a layer's spectrum of that of its input, its fixed point and its contraction.
+"""The paper's operator Psi, which maps the spectrum of a layer's input to its own; its fixed point and contraction.
 
 The paper writes s_l(z) = Psi(s_{l-1}(z), z), as if the transform at z depended on that of the layer before at the same
 z. It does not: it depends on it at another point, the x of `theory`. So Psi is an operator on whole transforms, and its

@@ -1,4 +1,4 @@
-"""Measured spectra: of weights and of Gram matrices, and what stands out of them.
+"""Measured spectra of weights and Gram matrices, and their outliers.
 
 Conventions of weights are those of Martin & Mahoney and their `weightwatcher`: eigenvalues are those of W^T W, not
 divided by anything; N is the longer side of W, M the shorter, Q = N / M.

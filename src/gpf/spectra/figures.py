@@ -1,4 +1,4 @@
-"""Figures of spectra: how weights and activations of every layer looked after each event."""
+"""Figures of spectra: weights and activations of every layer after each event."""
 
 import math
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Folds: how often a path through the data crosses from one linear region of a ReLU network to another.
+"""Folds: how often a path through the data crosses between linear regions of a ReLU network.
 
 Inside a region the network is linear; at its border a unit switches on or off, and the space is folded there. Along a
 straight path the borders of the first layer are found exactly and, because the network is linear between them, those of

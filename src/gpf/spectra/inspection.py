@@ -1,4 +1,4 @@
-"""A torch model layer by layer: weights, activations, and what random weights would have made of the same inputs."""
+"""Inspects a torch model layer by layer: weights, activations, and the same activations with random weights."""
 
 from dataclasses import dataclass, replace
 from typing import Any

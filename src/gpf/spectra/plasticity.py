@@ -1,4 +1,4 @@
-"""How able a network still is to learn: the measures of Dohare et al. 2024, for every layer."""
+"""Plasticity: how well a network can still learn, by the measures of Dohare et al. 2024, for every layer."""
 
 from dataclasses import asdict, dataclass
 from typing import Any

@@ -1,4 +1,4 @@
-"""Signal propagation in wide random networks (Schoenholz et al. 2016): how deep a network can be and still learn.
+"""Signal propagation in wide random networks (Schoenholz et al. 2016): the maximum trainable depth.
 
 Weights have variance sigma_w^2 / inputs and biases sigma_b^2. The length q of a signal and the correlation c of two of
 them follow maps from layer to layer; how fast those maps settle says how far information, and gradients, reach.

@@ -1,4 +1,4 @@
-"""A network just before and just after each of its events, kept in memory or in a run's folder."""
+"""Snapshots of a network just before and just after each event, in memory or in a run's folder."""
 
 import copy
 import json

@@ -1,4 +1,4 @@
-"""The spectrum that a random nonlinear layer gives to its Gram matrix (Pennington & Worah 2017), at any depth.
+"""The spectrum of the Gram matrix of a random nonlinear layer (Pennington & Worah 2017), at any depth.
 
 Let Y = f(W X) be a layer's output for m samples, its weights Gaussian and its activation centred. In the limit of many
 samples and units its Gram matrix K = Y^T Y / n, of unit trace, is a sample covariance: its population is

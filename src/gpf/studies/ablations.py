@@ -1,4 +1,4 @@
-"""What each group of memory features is worth: navigators that do without it, next to one that has them all.
+"""Ablation of memory features: navigators without each group, compared with one that has them all.
 
 The default learner with two fixed layers, paired by seed; seeds begin at 200, where no choice was made. A group earns
 its place where leaving it out costs success or path length. Groups that stand in for each other are also left out

@@ -1,4 +1,4 @@
-"""The engine of all studies: cells x seeds -> runs -> outcomes, from which measures and pages are made.
+"""The engine of all studies: cells x seeds -> runs -> outcomes, from which measures and pages are computed.
 
 A cell is one agent or variant in one world. Its runs lie in a folder of its own, one for each seed. Killed, a study
 resumes where it was; finished runs are never repeated, and studies that share a folder share the runs of cells of the

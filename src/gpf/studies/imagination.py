@@ -1,4 +1,4 @@
-"""Navigators that a world model makes possible: one that plans in it, and some that learned in it alone."""
+"""Navigators based on a world model: one that plans in it, and some that were trained in it alone."""
 
 import json
 import time

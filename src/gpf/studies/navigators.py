@@ -1,4 +1,4 @@
-"""Any set of navigators and baselines, in some worlds over many seeds, to one table and one figure."""
+"""Compares navigators and baselines in several worlds over many seeds, in one table and one figure."""
 
 import dataclasses
 import re

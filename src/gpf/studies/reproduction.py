@@ -1,4 +1,4 @@
-"""The paper's experiment as the paper ran it, over many seeds, and what the intervals say of each of its claims."""
+"""The paper's experiment as published, over many seeds, with a verdict on each of its claims."""
 
 import dataclasses
 from collections.abc import Sequence

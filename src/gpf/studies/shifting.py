@@ -1,4 +1,4 @@
-"""All methods in all streams over many seeds: tables, what the intervals say, and a figure for each stream."""
+"""All methods in all streams over many seeds: tables, verdicts, and a figure for each stream."""
 
 import dataclasses
 import itertools

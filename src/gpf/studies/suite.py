@@ -1,4 +1,4 @@
-"""The suite: every agent in every world, over seeds, to one page; others' results can be added to it."""
+"""The suite: every agent in every world, over seeds, on one page; results of others can be added."""
 
 import hashlib
 import importlib.util

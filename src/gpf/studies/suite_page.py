@@ -1,4 +1,4 @@
-"""The page of the suite: overview with ranks, tables by group of worlds, what the suite tells apart."""
+"""The page of the suite: overview with ranks, tables by group of worlds, and which agents differ significantly."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Results of the suite as plain data: what a file of them must hold, and one sentence for everything that is wrong."""
+"""Results of the suite as plain data: the format of a file, and one sentence for every fault."""
 
 import dataclasses
 import math

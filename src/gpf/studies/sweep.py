@@ -1,4 +1,4 @@
-"""A search for good settings of a task: Optuna draws variants, our executors train them, a page says what came of it.
+"""Hyperparameter search for a task: Optuna draws variants, our executors train them, and a page shows the results.
 
 A variant is trained seed by seed; after each seed Optuna's pruner may give it up. The search's state is in SQLite and
 every run in a folder that its settings name, so that a killed search resumes and repeats no finished run.

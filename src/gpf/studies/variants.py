@@ -1,4 +1,4 @@
-"""The variants of a task over seeds: what each came to, how ours differ from the others, and the paper's claims."""
+"""The variants of a task over seeds: results, differences from GPF, and the paper's claims."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict

@@ -1,4 +1,4 @@
-"""What trained world models are worth: their predictions and their dreams, and whether growing pays."""
+"""Results of trained world models: predictions, rollouts, and whether growing pays."""
 
 import dataclasses
 from collections.abc import Sequence

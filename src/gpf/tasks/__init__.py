@@ -1,4 +1,4 @@
-"""The tasks: one file each, which declares a `Task`, and a line in `registry` by which commands find it."""
+"""The tasks: one file each, which declares a `Task`, and a line in `registry` that lists it."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any

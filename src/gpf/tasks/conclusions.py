@@ -1,4 +1,4 @@
-"""What a run's spectra and its plasticity amount to, each in a sentence that follows from the numbers."""
+"""Conclusions from a run's spectra and plasticity: one sentence each, derived from the numbers."""
 
 from collections.abc import Sequence
 from functools import lru_cache

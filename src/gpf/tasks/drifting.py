@@ -1,4 +1,4 @@
-"""Problems that change for ever, on which networks lose the ability to learn (Dohare et al. 2024), and who keeps it.
+"""Continual problems on which networks lose the ability to learn (Dohare et al. 2024), and methods that keep it.
 
 Permuted MNIST: in each task the pixels are in another order. Slowly changing regression: in each task one of the slow
 inputs of a fixed random function has flipped. Every sample is seen once, and counts before it is learnt from.

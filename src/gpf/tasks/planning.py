@@ -1,4 +1,4 @@
-"""The planner in the suite: its world model is trained in the world where it then searches."""
+"""The planner in the suite: its world model is trained in the world in which it searches."""
 
 from pathlib import Path
 from typing import Any

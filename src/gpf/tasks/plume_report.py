@@ -1,4 +1,4 @@
-"""A navigator's run as one page: `report.html`, a single file that needs nothing else to be looked at."""
+"""A navigator's run as one page: `report.html`, a self-contained file."""
 
 import dataclasses
 import html

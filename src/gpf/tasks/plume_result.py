@@ -1,4 +1,4 @@
-"""What a trained navigator amounts to, on the terminal."""
+"""The result of a trained navigator, on the terminal."""
 
 import shlex
 from typing import Any

@@ -1,4 +1,4 @@
-"""Which tasks there are: a line for each."""
+"""The list of tasks, one line each."""
 
 REGISTRY: dict[str, str] = {
     "plume": "gpf.tasks.plume:TASK",

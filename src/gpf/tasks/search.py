@@ -1,4 +1,4 @@
-"""One agent in the suite, with one seed: train it if it learns, then evaluate it in each of its worlds."""
+"""One agent in the suite, with one seed: trains it if it learns, then evaluates it in each of its worlds."""
 
 import json
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What all runs of the suite share: who searches where, and what is measured of it.
+"""Parts of all runs of the suite: the agent, its worlds, and the measures.
 
 Evaluations are written one by one, next to the checkpoints, so that a run that is killed repeats none.
 """

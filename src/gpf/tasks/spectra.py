@@ -1,4 +1,4 @@
-"""What growing, pruning and freezing did to the network of a run: its snapshots, analysed and drawn."""
+"""Effects of growing, pruning and freezing on the network of a run: analyses and draws its snapshots."""
 
 import itertools
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""What a task is: settings, how they are trained, what is measured, which variants are compared, what the paper says.
+"""Tasks: settings, training, measures, variants to compare, and the paper's claims.
 
 Everything else (runs that resume, many of them at once, comparisons over seeds, pages, reports) is made from that.
 """

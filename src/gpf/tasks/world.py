@@ -1,4 +1,4 @@
-"""Train a world model on sequences of tokens; with GPF it begins with one block and grows."""
+"""Trains a world model on sequences of tokens; with GPF it starts with one block and grows."""
 
 import math
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What any world model must beat: predictions of the next observation from counts alone.
+"""Baselines for world models: predictions of the next observation from counts.
 
 Each gives every stream's probability of the token that came, for all predictions of a dataset at once.
 """

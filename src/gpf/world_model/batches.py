@@ -1,4 +1,4 @@
-"""What a world model learns from and is measured on: windows of sequences."""
+"""Windows of sequences, for training and evaluating a world model."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Sequences to learn from: episodes of several behaviours in the plume world, at its full speed."""
+"""Collects training sequences: episodes of several behaviours in the plume world, at full speed."""
 
 import dataclasses
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""What world model to train, and how.
+"""Configuration of a world model and its training.
 
 The command line reads this module before it knows what it will do, so heavy imports stand inside the functions.
 """

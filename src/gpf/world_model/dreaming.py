@@ -1,4 +1,4 @@
-"""A navigator that learns in imagination only: the same PPO, in lanes that the world model makes up."""
+"""Trains a navigator in imagination only: the same PPO, in lanes that the world model generates."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

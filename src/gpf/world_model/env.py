@@ -1,4 +1,4 @@
-"""The world model as a Gymnasium environment: a plume that is only imagined."""
+"""The world model as a Gymnasium environment: an imagined plume."""
 
 from pathlib import Path
 from typing import Any

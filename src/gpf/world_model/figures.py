@@ -1,4 +1,4 @@
-"""Figures of a world model: what it imagines beside what was, whether its probabilities are true, how it learnt."""
+"""Figures of a world model: rollouts compared with the simulator, calibration, and training curves."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Rollouts in the world model: what would be sensed, if these actions were taken."""
+"""Rollouts in the world model: the observations that given actions would bring."""
 
 import math
 from typing import Any

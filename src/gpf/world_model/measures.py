@@ -1,4 +1,4 @@
-"""How good a world model is: its predictions against counts, whether its probabilities are true, and how it dreams."""
+"""Quality of a world model: predictions compared with n-grams, calibration, and free-running rollouts."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -1,4 +1,4 @@
-"""A planner: imagine what follows each action, and take the action with the highest score.
+"""A planner that imagines the consequences of each action and takes the one with the highest score.
 
 It sees tokens only. At every step it lets the world model go on from the latest history, several times for each of the
 six actions; after the first action a rollout repeats it, or follows a policy. What was imagined is scored, and the

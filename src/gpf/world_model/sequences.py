@@ -1,4 +1,4 @@
-"""Episodes as sequences of tokens, and datasets of them: compact and mapped into memory, or as Minari's.
+"""Episodes as sequences of tokens, and datasets of them: compact and memory-mapped, or as Minari's.
 
 A sequence is BOS, o0, a0, o1, a1, ..., oT, EOS, as in the paper. Every place in it holds one whole number, its code:
 0 to 391 are the observations (`gpf.plume.tokens.state_index`), then come the six actions, then PAD, BOS, EOS and RESET.

@@ -1,4 +1,4 @@
-"""A trained world model: the network of a run, and what else its data taught."""
+"""A trained world model: the network of a run, and statistics of its data."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,1 +1,1 @@
-"""New blocks: how they are made, how they start, and what a model writes down about their number."""
+"""New blocks: how they are built and initialised, and how a model records their number."""

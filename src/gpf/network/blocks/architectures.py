@@ -1,4 +1,4 @@
-"""What makes the blocks of known architectures the identity: torch's and Hugging Face's, by the names of their classes.
+"""How to make the blocks of known architectures the identity: torch's and Hugging Face's, by class name.
 
 transformers is never imported: a class counts if its module is one of transformers and its name is in the table.
 """

@@ -1,4 +1,4 @@
-"""Whether the blocks of a stack can take each other's places, as some ways to grow need it."""
+"""Whether the blocks of a stack can exchange places, as some kinds of growth require."""
 
 from collections.abc import Iterable
 

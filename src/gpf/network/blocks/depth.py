@@ -1,4 +1,4 @@
-"""What a model writes down about the depth of its stacks, kept up to date.
+"""Keeps a model's own records of its depth up to date.
 
 torch's TransformerEncoder has `num_layers`; Hugging Face's models have configurations, which several modules along the
 path to a stack may share or hold copies of. Which field belongs to a stack follows from its path: `decoder.block` of T5

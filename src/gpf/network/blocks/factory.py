@@ -1,4 +1,4 @@
-"""New blocks where nobody says how to make them: copies of those that are there, initialised as the framework does."""
+"""Default block factory: copies an existing block and initialises it as the framework does."""
 
 import copy
 import re

@@ -1,4 +1,4 @@
-"""Any block behind a gate, for growth that keeps the function where the block itself cannot be the identity."""
+"""Wraps any block in a gate, for function-preserving growth where the block cannot be the identity."""
 
 from typing import Any
 

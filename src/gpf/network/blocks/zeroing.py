@@ -1,4 +1,4 @@
-"""The output projections of residual blocks, x + f(x), set such that f is zero; and what to say where that fails."""
+"""Sets the output projections of residual blocks, x + f(x), such that f is zero; explains where that fails."""
 
 from collections.abc import Callable, Iterable
 

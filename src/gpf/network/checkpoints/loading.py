@@ -1,4 +1,4 @@
-"""Checkpoints read back: everything is verified against the model before anything is restored."""
+"""Loads checkpoints: everything is verified against the model before anything is restored."""
 
 import reprlib
 import sys

@@ -1,4 +1,4 @@
-"""What a checkpoint's manifest must look like, and a sentence for the first place where it does not."""
+"""Schema of a checkpoint's manifest; reports the first mismatch in one sentence."""
 
 import dataclasses
 import re

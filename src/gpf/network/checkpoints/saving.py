@@ -1,4 +1,4 @@
-"""Checkpoints of networks whose architecture has changed: safetensors and a JSON manifest, no pickle.
+"""Saves checkpoints of networks whose architecture has changed: safetensors and a JSON manifest, no pickle.
 
 A checkpoint is a folder with `manifest.json` and the file of tensors that it names. A new file of tensors gets a new
 name; replacing the manifest is what makes it count. Whenever a process is killed, the folder holds a whole checkpoint:

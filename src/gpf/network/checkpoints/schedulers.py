@@ -1,4 +1,4 @@
-"""Learning-rate schedulers in checkpoints: what is plain data is saved, the rest is made by the user's own function."""
+"""Learning-rate schedulers in checkpoints: plain data is saved, the user's function creates the rest."""
 
 from collections.abc import Callable, Iterable
 from typing import Any

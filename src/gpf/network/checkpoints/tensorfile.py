@@ -1,4 +1,4 @@
-"""Writes tensors in the safetensors format straight from their memory, with a checksum; `safetensors` reads them."""
+"""Writes tensors in the safetensors format directly from memory, with a checksum."""
 
 import hashlib
 import json

@@ -1,1 +1,1 @@
-"""Whole units: which can be pruned, and how dead ones are removed without a change of the function."""
+"""Whole units: which can be pruned, and how to remove dead ones without changing the function."""

@@ -1,4 +1,4 @@
-"""What may stand between two maps without mixing units, and what it makes of a constant."""
+"""Modules that may lie between two maps without mixing units, and their output for a constant."""
 
 from collections.abc import Callable, Sequence
 

@@ -1,4 +1,4 @@
-"""The same function in a smaller dense model: units that pruning has cut off are really gone.
+"""The same function in a smaller dense model, without the units that pruning has cut off.
 
 A unit without incoming weights puts out a constant, which is folded into the biases that follow; one without outgoing
 weights is not heard. Removing units may cut off others, so this goes on until nothing more can go.

@@ -1,4 +1,4 @@
-"""Takes units out of the parameters and buffers of a model, and remembers what is left of each."""
+"""Removes units from the parameters and buffers of a model, and records which entries remain."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Block types of the user's own that say where units can be removed from them."""
+"""Block types registered by users, with the units that can be removed from them."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any

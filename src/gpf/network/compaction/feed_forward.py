@@ -1,4 +1,4 @@
-"""Two maps, one after the other: units of the first can go, and what they said is folded into the second."""
+"""Two maps in sequence: removes units of the first, and folds their constants into the second."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Attention heads that can go: those whose values are constant, and those that the output projection ignores."""
+"""Removable attention heads: those whose values are constant, and those that the output projection ignores."""
 
 import dataclasses
 from collections.abc import Sequence

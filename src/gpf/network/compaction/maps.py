@@ -1,4 +1,4 @@
-"""Linear maps and convolutions as matrices of units, and how to take units out of them."""
+"""Linear maps and convolutions as matrices of units, and the removal of units from them."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What blocks of torch and of Hugging Face's transformers look like inside, as far as units can be removed from them.
+"""The inner structure of blocks of torch and Hugging Face, as far as units can be removed from them.
 
 A class is named here only if its `forward` does just what the link says; what is not known is left alone.
 """

@@ -1,4 +1,4 @@
-"""Removes units from a model in place: those that are cut off, the same as elsewhere, or down to given sizes."""
+"""Removes units from a model in place: cut-off units, the same units as in another model, or down to given sizes."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""Whole units to prune: neurons, channels and attention heads, each with the weights that make it up.
+"""Whole units to prune: neurons, channels and attention heads, each with its weights.
 
 Only units are listed that `compact` can remove once their weights are zero. Pure functions: who prunes decides when.
 """

@@ -1,1 +1,1 @@
-"""Callbacks for training frameworks; each file imports its framework, and nothing here is imported by `gpf.network`."""
+"""Callbacks for training frameworks. Each file imports its framework; `gpf.network` imports none of them."""

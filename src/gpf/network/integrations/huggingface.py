@@ -1,4 +1,4 @@
-"""Hugging Face's Trainer: a callback that lets its model grow, prune and freeze, and `resume`."""
+"""Hugging Face's Trainer: a callback that grows, prunes and freezes its model, and `resume`."""
 
 import logging
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Lightning's Trainer: a callback that lets a module grow, prune and freeze, and be resumed from its checkpoints."""
+"""Lightning's Trainer: a callback that grows, prunes and freezes a module, and resumes from its checkpoints."""
 
 import logging
 import math

@@ -1,4 +1,4 @@
-"""Checkpoints of frameworks: what has to be done before and after the framework loads weights and moments itself."""
+"""Checkpoints of frameworks: work to do before and after the framework itself loads weights and moments."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""stable-baselines3: a callback that lets the policies of PPO and A2C, and DQN's Q-network, grow, prune and freeze."""
+"""stable-baselines3: a callback that grows, prunes and freezes the policies of PPO and A2C, and DQN's Q-network."""
 
 import copy
 import functools

@@ -1,4 +1,4 @@
-"""From a file to a `Recording`: the right way round, in SI units, with its wind; or one sentence on what is wrong."""
+"""Loads a file as a `Recording`: correctly oriented, in SI units, with its wind; or one sentence about the fault."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Concentration movies in files: HDF5, MATLAB 7.3, NPY, NPZ, Zarr, GIF, MP4 and AVI, read as they are.
+"""Concentration movies in files: HDF5, MATLAB 7.3, NPY, NPZ, Zarr, GIF, MP4 and AVI, read unchanged.
 
 What a reader returns is not turned, scaled or checked yet; see `gpf.plume.recordings.loading`.
 """

@@ -1,4 +1,4 @@
-"""What lies next to a filament log: the room's occupancy grid, and wind fields on the same grid, cut at a height."""
+"""Files next to a filament log: the room's occupancy grid, and wind fields on the same grid, cut at a height."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The wind of a recording: as given, from the paths of filaments, or estimated from how a movie moves."""
+"""The wind of a recording: given, from the paths of filaments, or estimated from the motion of a movie."""
 
 import math
 from collections.abc import Sequence
