@@ -57,7 +57,9 @@ PATTERNS: dict[str, str] = {
 }
 """Regular expressions by what they find; each is matched between word boundaries and without regard to case."""
 COMPILED = {
-    name: re.compile(rf"(?<!\w)(?:{pattern})(?!\w)" if pattern[-1] not in ":)" or pattern.endswith("))") else pattern, re.I)
+    name: re.compile(
+        rf"(?<!\w)(?:{pattern})(?!\w)" if pattern[-1] not in ":)" or pattern.endswith("))") else pattern, re.I
+    )
     for name, pattern in PATTERNS.items()
 }
 
@@ -200,7 +202,9 @@ def main() -> None:
     all_texts = list(texts())
     if options.samples:
         for text in sample(all_texts, options.samples, options.seed):
-            print(f"{text.file}:{text.line}\n{textwrap.fill(text.words, 110, initial_indent='    ', subsequent_indent='    ')}\n")
+            print(
+                f"{text.file}:{text.line}\n{textwrap.fill(text.words, 110, initial_indent='    ', subsequent_indent='    ')}\n"
+            )
         return
     if options.list:
         for text in all_texts:
@@ -210,7 +214,10 @@ def main() -> None:
         return
     counts = count(all_texts)
     counts["total"] = tuple(map(sum, zip(*counts.values(), strict=True)))  # type: ignore[assignment]
-    rows = [[area, f"{found:,}", f"{words:,}", f"{1000 * found / max(words, 1):.1f}"] for area, (found, words) in counts.items()]
+    rows = [
+        [area, f"{found:,}", f"{words:,}", f"{1000 * found / max(words, 1):.1f}"]
+        for area, (found, words) in counts.items()
+    ]
     print(markdown_table(["area", "matches", "words", "per 1,000 words"], rows))
     kinds = Counter(name for text in all_texts for name, _ in matches(text.words))
     print("\n" + markdown_table(["construction", "matches"], [[name, f"{n:,}"] for name, n in kinds.most_common()]))

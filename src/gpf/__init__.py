@@ -49,7 +49,7 @@ _gymnasium.register(
 
 
 def __getattr__(name: str) -> _Any:
-    """Load what needs torch or numba when it is first asked for, so that `import gpf` stays light."""
+    """Load names that need torch or numba on first use, which keeps `import gpf` light."""
     if name not in __all__:
         raise AttributeError(f"module 'gpf' has no attribute {name!r}")
     if name in _HOMES:

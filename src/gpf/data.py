@@ -1,8 +1,8 @@
 """Public data sets: found in a folder, or downloaded to it once.
 
-The folder is `GPF_DATA` or, without that, `gpf` in the user's cache folder. Files lie in it as their own distributions
-lay them out, so that what is there already is used. A download goes on where it was broken off, is checked, and takes
-its name only when it is whole.
+The folder is `GPF_DATA` or, without that, `gpf` in the user's cache folder. Files keep the layout of their own
+distributions, so existing copies are used. An interrupted download resumes; it is checked, and gets its name only when
+it is complete.
 """
 
 import fcntl
@@ -59,7 +59,7 @@ CIFAR10_FILES = {
     "data_batch_5.bin": "53f37980c15c3d472c316c40844f3f0d",
     "test_batch.bin": "803d5f7f4d78ea53de84dbe85f74fb6d",
 }
-"""What the archive unpacks to, with the MD5 of each file."""
+"""Contents of the archive, with the MD5 of each file."""
 MNIST = {
     name: Source(f"MNIST/raw/{name}.gz", f"https://ossci-datasets.s3.amazonaws.com/mnist/{name}.gz", digest)
     for name, digest in {
@@ -162,8 +162,8 @@ def fetch(source: Source) -> Path:
                 _download_whole(source, path)
     except (OSError, http.client.HTTPException) as error:
         raise ValueError(
-            f"data: {source.url} cannot be downloaded to {path.parent} ({_reason(error)}); accepted: that file put"
-            f" there as {path}, or GPF_DATA set to a folder in which there is {source.path}"
+            f"data: {source.url} cannot be downloaded to {path.parent} ({_reason(error)}); put the file there as"
+            f" {path}, or set GPF_DATA to a folder that contains {source.path}"
         ) from None
     return path
 
@@ -187,14 +187,14 @@ def _download_whole(source: Source, path: Path) -> None:
     if found != source.digest:
         unfinished.unlink()
         raise ValueError(
-            f"data: {source.url} is not what it should be (digest {found}, not {source.digest}); accepted: the true"
-            f" file, put there as {path}"
+            f"data: {source.url} has the digest {found} instead of {source.digest}; put the correct file there as"
+            f" {path}"
         )
     unfinished.replace(path)
 
 
 def _checked(source: Source) -> Path:
-    """As `fetch`, of a file that whoever put it there may have damaged."""
+    """Like `fetch`, for a file that the user may have put there damaged."""
     path = fetch(source)
     if digest_of(path, source.digest, _packed(path)) != source.digest:
         raise _damaged(path)
@@ -241,7 +241,7 @@ def _download(url: str, unfinished: Path) -> None:
                 done += len(part)
                 progress(done)
     if total and done < total:
-        raise OSError(f"it broke off after {done:,} of {total:,} bytes; the same command goes on")
+        raise OSError(f"the connection broke after {done:,} of {total:,} bytes; the same command resumes the download")
 
 
 def _whole(folder: Path) -> bool:
@@ -249,7 +249,7 @@ def _whole(folder: Path) -> bool:
 
 
 def _unpack(archive: Path, folder: Path) -> None:
-    """Unpack the files of an archive of one folder, each of which appears only when all are whole."""
+    """Unpack an archive of one folder; each file appears only when all are complete."""
     unfinished = folder.with_name(f".{folder.name}.new")
     with _alone(folder.parent):
         if _whole(folder):  # another process has just unpacked them
@@ -265,8 +265,8 @@ def _unpack(archive: Path, folder: Path) -> None:
             raise _damaged(archive) from error
         except OSError as error:
             raise ValueError(
-                f"data: {archive} cannot be unpacked ({error}); accepted: its files put into {folder}, or GPF_DATA set"
-                " to a folder that can be written to"
+                f"data: {archive} cannot be unpacked ({error}); put its files into {folder}, or set GPF_DATA to a"
+                " folder that can be written to"
             ) from None
         finally:
             shutil.rmtree(unfinished, ignore_errors=True)

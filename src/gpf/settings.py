@@ -51,12 +51,12 @@ def _digits(bound: float) -> str:
 
 
 def read(kind: type[AnySettings], values: Any, where: str = "") -> AnySettings:
-    """A dataclass from plain data: a mapping of its fields, in which tuples may be lists and integers be floats.
+    """Create a dataclass from plain data: a mapping of its fields; tuples may be lists, and floats may be integers.
 
     Args:
         kind: The dataclass.
         values: The plain data.
-        where: What it belongs to, for error messages.
+        where: The owner of the data, for error messages.
     """
     prefix = f"{where}: " if where else ""
     if not isinstance(values, Mapping):
@@ -109,7 +109,7 @@ def choose(what: str, name: Any, among: Iterable[str]) -> str:
 
 
 def unknown(what: str, name: Any, known: Iterable[str]) -> str:
-    """An error about a name that nobody knows: what was probably meant, and what is accepted, if that is not long."""
+    """An error about an unknown name, with the closest match and, if the list is short, the accepted names."""
     accepted = list(known)
     some = ", ".join(accepted[:MANY]) or "none"
     close = difflib.get_close_matches(str(name), accepted, n=1)

@@ -34,9 +34,9 @@ TERMS = {
     "drift": "Drift is how far a layer's weights moved since the panel before, as a share of their norm.",
     "Kolmogorov distance": "The Kolmogorov distance of two distributions is the largest difference between their"
     " cumulative shares: 0 for the same, 1 for ones that do not overlap.",
-    "plasticity": "Plasticity is a network's ability to go on learning; dead units and a falling rank are signs of its"
+    "plasticity": "Plasticity is a network's ability to keep learning; dead units and a falling rank are signs of its"
     " loss (Dohare et al. 2024).",
-    "dead": "A dead unit is zero for every observation looked at: it passes on no gradient.",
+    "dead": "A dead unit is zero for every observation of a probe batch, so no gradient passes through it.",
     "dormant": "A dormant unit is active on less than 1 % of the observations.",
     "effective rank": "The effective rank of activations is the number of directions that they use, weighted by how"
     " much they use each (Roy & Vetterli 2007).",
@@ -46,7 +46,7 @@ TERMS = {
 
 _WORD = re.compile(rf"\b({'|'.join(map(re.escape, TERMS))})s?\b", re.IGNORECASE)
 _KEYS = {term.lower(): term for term in TERMS}
-_NO_TERMS = ("h1", "h2", "a", "summary", "code")  # elements in which a word stays as it is
+_NO_TERMS = ("h1", "h2", "a", "summary", "code")  # elements whose words are not linked
 
 
 def link_terms(body: str) -> tuple[str, list[str]]:

@@ -49,7 +49,7 @@ code { font-size: .9em; background: #eef2f5; padding: .1em .3em; border-radius: 
 
 
 def page(name: str, headline: str, cards: Sequence[tuple[str, str]], sections: dict[str, str], above: str = "") -> str:
-    """The whole file: what the run is called, a line about it, what matters at a glance, and sections by title."""
+    """The whole file: the name of the run, a line about it, key numbers, and sections by title."""
     sections = {title: body for title, body in sections.items() if body}
     glance = "".join(
         f'<div class="card"><b>{html.escape(value)}</b><span>{html.escape(what)}</span></div>' for value, what in cards
@@ -75,7 +75,7 @@ def section(title: str, body: str) -> str:
 
 
 def event_table(events: list[dict[str, Any]], when: str) -> str:
-    """What grew, was pruned and froze, each with its reason; `when` names what their time is counted in."""
+    """Growing, pruning and freezing, each with its reason; `when` is the unit of their time."""
     if not events:
         return "<p>None: nothing grew, was pruned or froze.</p>"
     rows = [
@@ -130,7 +130,7 @@ def figures(paths: Sequence[Path], caption: str, small: bool = False) -> str:
 
 
 def conclusion(text: str) -> str:
-    """What numbers amount to, in a sentence that stands out."""
+    """A summary of the numbers in a highlighted sentence."""
     return f'<p class="conclusion">{html.escape(text)}</p>'
 
 

@@ -18,9 +18,9 @@ Scores = Sequence[float] | NDArray[np.float64]
 RESAMPLES = 10_000
 TAILS = (0.025, 0.975)
 MANY_SEEDS = 10
-"""From so many on, a number over seeds is their interquartile mean."""
+"""From this number of seeds on, a number over seeds is their interquartile mean."""
 ALL_SIGNS = 14
-"""Up to so many seeds a permutation test goes through all signs; with more it draws as many as these have."""
+"""Up to this number of seeds, a permutation test uses all signs; with more, it draws a sample of the same size."""
 
 
 def wilson(successes: int, trials: int, confidence: float = 0.95) -> tuple[float, float]:
@@ -32,7 +32,7 @@ def wilson(successes: int, trials: int, confidence: float = 0.95) -> tuple[float
     centre = rate + z * z / (2 * trials)
     margin = z * math.sqrt(rate * (1 - rate) / trials + z * z / (4 * trials * trials))
     scale = 1 + z * z / trials
-    # The rate lies inside, whatever the rounding.
+    # Rounding must not put the rate outside.
     return max(0.0, min(rate, (centre - margin) / scale)), min(1.0, max(rate, (centre + margin) / scale))
 
 
@@ -53,7 +53,7 @@ def over_seeds(scores: Scores, resamples: int = RESAMPLES) -> tuple[float, float
 
 
 def interval_words(seeds: int) -> str:
-    """What `over_seeds` gives for so many seeds, in words."""
+    """The statistic that `over_seeds` computes for a number of seeds, in words."""
     if seeds < 2:
         return "values of a single seed, which have no interval"
     few = "means over seeds with 95 % intervals by Student's t"
@@ -61,7 +61,7 @@ def interval_words(seeds: int) -> str:
 
 
 def centre_name(seeds: int) -> str:
-    """What `over_seeds` takes as the centre of so many seeds, as a label."""
+    """The centre that `over_seeds` computes for a number of seeds, as a label."""
     return "mean" if seeds < MANY_SEEDS else "IQM"
 
 
@@ -72,9 +72,9 @@ def interquartile_mean(scores: Scores, resamples: int = RESAMPLES) -> tuple[floa
 
 
 def probability_of_improvement(ours: Scores, theirs: Scores, resamples: int = RESAMPLES) -> tuple[float, float, float]:
-    """How likely a run of ours scores higher than one of theirs, ties counting half, with its bootstrap interval.
+    """Probability that a run of ours scores higher than one of theirs, counting ties half, with its bootstrap interval.
 
-    Whoever has it above 0.5, interval included, is better; by how much it does not say.
+    Above 0.5, interval included, ours is better; the number does not say by how much.
     """
     mine, others = _checked("ours", ours), _checked("theirs", theirs)
 
@@ -121,20 +121,20 @@ def paired_difference(ours: Scores, theirs: Scores) -> Paired:
         signs = 1 - 2 * ((np.arange(2**count)[:, None] >> np.arange(count)) & 1)
     else:
         signs = np.random.default_rng(0).choice([-1, 1], (2**ALL_SIGNS, count))
-        signs[0] = 1  # what was seen is one of the possibilities
+        signs[0] = 1  # the observed signs are one of the possibilities
     flipped = np.abs((signs * differences).mean(axis=1))
     return Paired(mean, low, high, float(np.mean(flipped >= abs(mean) * (1.0 - 1e-12))), count)
 
 
 def smallest_p(seeds: int) -> float:
-    """The least p that a two-sided permutation test of so many paired differences can have."""
+    """The smallest p that a two-sided permutation test of this many paired differences can have."""
     return 2.0 ** (1 - seeds) if seeds <= ALL_SIGNS else 2.0**-ALL_SIGNS
 
 
 def benjamini_hochberg(p_values: Scores, level: float = 0.05) -> list[bool]:
-    """Which of several tests show something, such that the expected share of false ones among these is at most `level`.
+    """Which of several tests are significant, such that the expected share of false ones is at most `level`.
 
-    The k tests with the least p count, for the greatest k whose k-th p is at most level k / tests (Benjamini &
+    The k tests with the smallest p count, for the largest k whose k-th p is at most level k / tests (Benjamini &
     Hochberg 1995).
     """
     values = np.asarray(p_values, float)

@@ -23,7 +23,7 @@ class Measure:
     """1 where more is better, -1 where less is, 0 where it is neither."""
     form: str
     of: Callable[[Outcome], float | None]
-    """What it is of a run."""
+    """Computes the value for a run."""
 
 
 Measures = Mapping[str, Measure]
@@ -83,6 +83,6 @@ def scores_table(scores: Mapping[str, Mapping[str, Values]], measures: Measures,
 
 
 def present(values: Values) -> list[float] | None:
-    """The values, or None if there is none or one of them is missing."""
+    """The values, or None if any is missing."""
     known = [float(value) for value in values if value is not None]
     return known if known and len(known) == len(values) else None

@@ -15,11 +15,11 @@ PAIRED_WORDS = (
     "Differences are means over shared seeds with 95 % intervals by Student's t; better and worse are said where the"
     " interval does not include zero and a permutation test counts after correction."
 )
-"""What a page says of its differences."""
+"""Introduction to the differences on a page."""
 
 
 class Verdict(StrEnum):
-    """What can be said."""
+    """The possible verdicts."""
 
     BETTER = "better"
     WORSE = "worse"
@@ -49,7 +49,7 @@ class Verdict(StrEnum):
 
 
 def caution(seeds: int) -> str:
-    """What so few seeds do not allow to conclude; nothing, if they are enough."""
+    """A warning if there are too few seeds for a verdict; empty if there are enough."""
     if seeds == 1:
         return "**One seed: no number here has an interval, and nothing can be concluded from a difference.**"
     if seeds < ENOUGH_SEEDS:
@@ -118,7 +118,7 @@ def corrected(render: Callable[[Family], str]) -> str:
 
 @dataclass(frozen=True)
 class Claim:
-    """What the paper says, what we have measured, and what that means for it."""
+    """A claim of the paper, our measurement, and the verdict."""
 
     paper: str
     measured: str

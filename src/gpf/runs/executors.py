@@ -41,7 +41,7 @@ class Config(Protocol):
 
 
 class Trainable(Protocol):
-    """What executors need of a task."""
+    """The interface of a task that executors use."""
 
     @property
     def reference(self) -> str:
@@ -67,9 +67,9 @@ class Executor(Protocol):
     """Who trains many runs."""
 
     def train(self, task: Trainable, wanted: Mapping[Path, Config], tell: Tell, keep_going: bool = False) -> None:
-        """Train a run in each folder to its end. Ctrl-C saves what it can; the same call resumes.
+        """Train a run in each folder to its end. Ctrl-C saves the runs; the same call resumes them.
 
-        A run that fails ends all of them; with `keep_going`, it is told of, and the others are trained.
+        A run that fails stops all of them; with `keep_going`, it is reported and the others continue.
         """
 
 
@@ -80,9 +80,9 @@ def train_all(
     tell: Tell = lambda folder, what, told: None,
     keep_going: bool = False,
 ) -> dict[Path, dict[str, Any]]:
-    """Train a run in each folder, where it is not finished; returns the results of those that are finished then.
+    """Train an unfinished run in each folder, and return the results of all finished runs.
 
-    A folder that holds a run of other settings, or of other versions, is refused before anything begins.
+    A folder with a run of other settings or other versions is refused before training starts.
     """
     for folder, config in wanted.items():
         check_same(task, folder, config)
@@ -108,14 +108,14 @@ def check_same(task: Trainable, folder: Path, config: Any) -> None:
     task.check_same(folder, config)
     now = versions()
     held = read_config(folder).get("versions")
-    # Packages must be the same. A CPU of another kind may go on with a run: clusters have several.
+    # Packages must be the same. Another kind of CPU may resume a run: clusters have several.
     written = {name: held[name] for name in now if name in held} if isinstance(held, dict) else held
     if written != now:
         raise RunError(f"run {folder} was made with {written}, not {now}; use another folder, or delete that one")
 
 
 def find(reference: str) -> Any:
-    """What a reference, `module:name`, stands for."""
+    """The object named by a reference, `module:name`."""
     module, _, name = reference.partition(":")
     try:
         return getattr(importlib.import_module(module), name)
@@ -220,7 +220,7 @@ class _Worker:
         return f"code {process.returncode} ({errors.splitlines()[-1] if errors else 'no message'})"
 
     def interrupt(self) -> None:
-        """Let the run that is going on save itself and stop; no other begins."""
+        """Let the current run save itself and stop, and start no other."""
         with self._lock:
             self._interrupted = True
             if self._process is not None:
@@ -264,7 +264,7 @@ def _listen(orders: "SimpleQueue[str | None]", busy: Event) -> None:
     if busy.is_set():
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(PATIENCE / 2)
-        os._exit(130)  # it was deaf; what is lost is a round
+        os._exit(130)  # it ignored the signal; at most one round is lost
 
 
 def main() -> None:

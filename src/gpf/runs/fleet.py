@@ -22,7 +22,7 @@ from gpf.runs.executors import Config, Tell, Trainable, find, train_folder
 from gpf.runs.folder import RunError, read_result
 
 BRING_BACK = 5.0
-"""Seconds between two archives of a run that is going on."""
+"""Seconds between two archives of a running run."""
 TIMEOUT = 3.0
 """Seconds to wait for a cluster's port: Ray itself would wait for minutes."""
 TRIES = 5
@@ -108,7 +108,7 @@ def _train(reference: str, config: dict[str, Any], archive: bytes | None) -> Ite
         def work() -> None:
             try:
                 train_folder(find(reference), folder, config, told.put)
-            except BaseException as error:  # for whoever asked
+            except BaseException as error:  # passed on to the caller
                 told.put(error)
             else:
                 told.put(None)
@@ -125,7 +125,7 @@ def _train(reference: str, config: dict[str, Any], archive: bytes | None) -> Ite
 
 
 def check_reachable(address: str) -> None:
-    """Refuse an address at which nobody answers."""
+    """Refuse an address at which no cluster answers."""
     if address == "auto":
         address = os.environ.get("RAY_ADDRESS", "auto")
     if address in ("auto", "local"):
@@ -141,8 +141,8 @@ def check_reachable(address: str) -> None:
 def packed(folder: Path) -> bytes | None:
     """A run's folder as one archive; None if there is none yet.
 
-    What training appends to meanwhile is cut at what the last checkpoint knows when the run is resumed; a checkpoint
-    whose files change while they are packed is packed again.
+    Lines that training appends meanwhile are cut back to the last checkpoint when the run is resumed. If a
+    checkpoint's files change while they are packed, it is packed again.
     """
     if not (folder / "config.json").exists():
         return None

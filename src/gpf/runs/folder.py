@@ -30,9 +30,9 @@ from typing import Any, Literal
 Log = Literal["metrics", "events"]
 LOGS: tuple[Log, ...] = ("metrics", "events")
 CheckpointName = Literal["best", "last"]
-"""What a run can be asked for; one that fine-tunes another's network also has a `first`."""
+"""Parts of a run's configuration; a run that fine-tunes another's network also has a `first`."""
 COUNTS = ("step", "seconds", "flops", "depth", "density", "parameters")
-"""What is a number in every line that has it."""
+"""Fields that are numbers in every line that has them."""
 
 
 class RunError(ValueError):
@@ -41,7 +41,7 @@ class RunError(ValueError):
 
 @dataclass(frozen=True)
 class Outcome:
-    """A run, read back: what it amounts to (empty while it is not finished), its metrics, and its events."""
+    """A run, read back: its result (empty if it is not finished), its metrics, and its events."""
 
     folder: Path
     result: dict[str, Any]
@@ -91,7 +91,7 @@ class Run:
 
     @cached_property
     def id(self) -> str:
-        """What tells this run from every other one, of the same settings too."""
+        """Identifies this run among all others, including those with the same settings."""
         return str(read_config(self.folder).get("id"))
 
     def discard(self) -> None:
@@ -99,7 +99,7 @@ class Run:
         if (self.folder / "metrics.jsonl").exists() or self.checkpoint("last").exists():
             return
         self.close()
-        with suppress(OSError):  # what went wrong before is what matters
+        with suppress(OSError):  # the earlier error matters more
             shutil.rmtree(self.folder / "checkpoints", ignore_errors=True)
             for name in ("config.json", "failure.json", ".lock"):
                 (self.folder / name).unlink(missing_ok=True)
@@ -119,9 +119,9 @@ class Run:
                 os.fsync(file.fileno())
 
     def drop_after(self, last_round: int, events: int) -> None:
-        """Drop lines of later rounds, and one that a killed process left unfinished.
+        """Drop lines of later rounds, and a last line that a killed process left incomplete.
 
-        Refuses a folder in which what is left is not one line of metrics for each round, or not so many events.
+        Refuses a folder whose remaining lines are not one line of metrics per round, or not the right number of events.
         """
         kept = {
             log: [line for line in read_log(self.folder, log) if line["round"] <= last_round] for log in LOGS
@@ -212,7 +212,7 @@ def torch_build() -> str:
 
 
 def cpu_model(info: Path = Path("/proc/cpuinfo")) -> str:
-    """What the CPU calls itself, or else its architecture."""
+    """The name of the CPU, or its architecture if it has none."""
     with suppress(OSError):
         if found := re.search(r"^model name\s*:\s*(\S.*?)\s*$", info.read_text(), re.MULTILINE):
             return found[1]
@@ -221,7 +221,7 @@ def cpu_model(info: Path = Path("/proc/cpuinfo")) -> str:
 
 @contextmanager
 def undamaged(folder: Path) -> Iterator[None]:
-    """Turn what code trips over in a folder that somebody has edited into one line about that folder."""
+    """Turn errors about an edited folder into one line that names the folder."""
     try:
         yield
     except (KeyError, TypeError, IndexError, AttributeError, ZeroDivisionError) as error:

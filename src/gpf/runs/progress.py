@@ -58,7 +58,7 @@ def steps_progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
 
 @contextmanager
 def phase_progress(title: str) -> Iterator[Callable[[str], None]]:
-    """What is being done, of work in phases: a spinner on a terminal, a line for each phase elsewhere, on stderr."""
+    """Progress of work in phases: a spinner on a terminal, a line per phase elsewhere, on stderr."""
     console = Console(stderr=True)
     with console.status(Text(title)) as status:
         if not console.is_terminal:
@@ -107,7 +107,8 @@ class TrainingDisplay:
             _write_scalars(self._writer, metrics)
 
     def phase(self, name: str, total: int = 0) -> "Advance":
-        """Begin the next phase, of so many parts (0 if unknown); returns what to call with how many are done."""
+        """Start the next phase with a number of parts (0 if unknown); returns the function to call with the number
+        done."""
         self.finish()
         self._task = self.bars.add_task(name, total=total or None, line="")
         self._say(name)
@@ -154,15 +155,15 @@ def training_progress(
 def runs_progress(
     title: str, total: int, describe: Describe | None = None, finished: Describe | None = None
 ) -> Iterator[Tell]:
-    """Runs that are going on and that are done: a live table on a terminal, a line for each finished one elsewhere.
+    """Progress of many runs: a live table on a terminal, a line for each finished run elsewhere.
 
-    What it yields may be called by several threads at once.
+    Several threads may call the yielded functions at once.
 
     Args:
-        title: What they are.
-        total: How many there are.
-        describe: Says how far a run is, by the metrics of a round.
-        finished: Says what a run amounts to, by its result.
+        title: Heading of the table.
+        total: Number of runs.
+        describe: Formats the progress of a run from the metrics of a round.
+        finished: Formats the result of a run.
     """
     one_at_a_time = Lock()
     console = Console(stderr=True)
@@ -210,7 +211,7 @@ def _training_line(metrics: dict[str, Any]) -> str:
 
 
 def result_line(result: dict[str, Any]) -> str:
-    """What a result amounts to: its numbers, and the network."""
+    """The numbers of a result, and its network."""
     numbers = [f"{key.replace('_', ' ')} {value:.4g}" for key, value in result.items() if isinstance(value, float)]
     shown = [text for text in numbers if not text.startswith(("density", "seconds", "flops"))]
     return ", ".join([*shown, _shape(result)])

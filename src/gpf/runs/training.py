@@ -29,11 +29,11 @@ Report = Callable[[dict[str, Any]], None]
 Advance = Callable[[int], None]
 """Called with how much of a phase is done."""
 Phase = Callable[[str, int], Advance]
-"""Called with the name of a phase that begins, and of how many parts it is; 0 where nobody knows."""
+"""Called with the name of a new phase and its number of parts; 0 if unknown."""
 
 
 def silent(name: str, total: int) -> Advance:
-    """A `Phase` that nobody watches."""
+    """A `Phase` that shows nothing."""
     return lambda done: None
 
 
@@ -42,7 +42,7 @@ class Interrupted(KeyboardInterrupt):
 
 
 class Settings(Protocol):
-    """What the loop needs to know of a task's settings."""
+    """The settings of a task that the loop needs."""
 
     @property
     def seed(self) -> int:
@@ -54,39 +54,39 @@ class Settings(Protocol):
 
 @dataclass
 class Round:
-    """What a task has learned in a round."""
+    """The outcome of one round of a task."""
 
     metrics: dict[str, Any]
-    """What the task measures, next to what the loop does."""
+    """Measurements of the task, in addition to those of the loop."""
     score: list[float] | None = None
     """How good the network is; the highest so far is kept as the best checkpoint. None where it was not measured."""
     metric: float | None = None
-    """What the rules look at, if the round is an epoch of theirs; None where the task has told them itself."""
+    """The metric for the rules, if the round is one of their epochs; None if the task passes it to them itself."""
     events: list[dict[str, Any]] = field(default_factory=list)
-    """What has happened to the network in the round."""
+    """Changes of the network in the round."""
 
 
 C = TypeVar("C", bound=Settings)
 
 
 class Loop(Protocol):
-    """What is needed of whatever is trained in rounds; `Training` is one."""
+    """The interface of anything that is trained in rounds, such as `Training`."""
 
     progress: dict[str, Any]
     """Plain data: at least `round`, `step`, `seconds` and `flops`."""
 
     @property
     def over(self) -> bool:
-        """Whether there is nothing left to learn."""
+        """Whether training is complete."""
 
     def round(self) -> dict[str, Any]:
         """Learn for one round, save, and return its metrics."""
 
     def shape(self) -> dict[str, Any]:
-        """The network as it is now: `depth`, `density`, `frozen` and `parameters`."""
+        """The current network: `depth`, `density`, `frozen` and `parameters`."""
 
     def finish(self, phase: Phase) -> dict[str, Any]:
-        """What the run amounts to, once it is over; what takes long says so by `phase`."""
+        """The result of the finished run; long work reports its progress by `phase`."""
 
 
 class Training(ABC, Generic[C]):
@@ -150,53 +150,53 @@ class Training(ABC, Generic[C]):
         torch.manual_seed(self.config.seed)
         return net
 
-    # What a task says
+    # Methods of a task
 
     @property
     @abstractmethod
     def over(self) -> bool:
-        """Whether there is nothing left to learn."""
+        """Whether training is complete."""
 
     @abstractmethod
     def build(self) -> nn.Module:
-        """The network as it is before it learns."""
+        """The network before training."""
 
     @abstractmethod
     def make_optimizer(self, model: nn.Module) -> Optimizer:
-        """What trains it."""
+        """The optimizer of the network."""
 
     @abstractmethod
     def learn(self) -> Round:
-        """Learn for one round; `progress` is brought up to date, but for what the loop counts."""
+        """Learn for one round and update `progress`, except for the counters of the loop."""
 
     @abstractmethod
     def finish(self, phase: Phase) -> dict[str, Any]:
-        """What the run amounts to, once it is over; what takes long says so by `phase`."""
+        """The result of the finished run; long work reports its progress by `phase`."""
 
     def planned_steps(self) -> int | None:
-        """How many steps its optimizer will take, for rules that go by it; None where nobody knows."""
+        """Number of steps that its optimizer will take, for rules on a schedule; None if unknown."""
         return None
 
     def first_progress(self) -> dict[str, Any]:
-        """What a task counts beside the loop, as it is at the start."""
+        """Initial values of the task's own counters."""
         return {}
 
     def begin(self, extra: dict[str, Any] | None) -> None:
-        """Make what learns beside the network, as it was when a checkpoint with this `extra` was written."""
+        """Create the learner of the network, in its state when a checkpoint with this `extra` was written."""
 
     def about(self) -> dict[str, Any]:
-        """What every checkpoint holds beside the network and the progress."""
+        """Contents of every checkpoint in addition to the network and the progress."""
         return {}
 
     def state(self) -> dict[str, Any]:
-        """What else the last checkpoint holds, to resume from."""
+        """Additional contents of the last checkpoint, to resume from."""
         return {}
 
     def watchers(self) -> Sequence[Watcher]:
         """Who wants to see the network before and after each event."""
         return ()
 
-    # What the loop does
+    # The loop
 
     def round(self) -> dict[str, Any]:
         """Learn for one round, write its lines and its checkpoint, and return its metrics."""
@@ -231,7 +231,7 @@ class Training(ABC, Generic[C]):
         return {"step": self.progress["step"], **event.to_json()}
 
     def shape(self) -> dict[str, Any]:
-        """The network as it is now; its parameters are those of the whole model that are not pruned."""
+        """The current network; parameters are those of the whole model that are not pruned."""
         shape = self.net.shape()
         return {
             "depth": shape.depth,
@@ -347,7 +347,7 @@ def _like(first: dict[str, Any], read: Any) -> dict[str, Any]:
 
 @contextmanager
 def _interruptible() -> Iterator[threading.Event]:
-    """While it lasts, the first Ctrl-C only sets the event; the second is as ever."""
+    """Inside this context, the first Ctrl-C only sets the event; the second works as usual."""
     asked = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield asked
