@@ -232,7 +232,7 @@ def test_an_archive_that_cannot_be_unpacked_says_what_to_put_where(folder, tmp_p
         archive.add(tmp_path / "batch", "cifar-10-batches-bin/batch")
     (folder / "cifar-10-batches-bin").write_text("a file in the place of the folder")
     with pytest.raises(
-        ValueError, match=r"^data: .*tar.gz cannot be unpacked \(.*\); accepted: its files put into .*-bin, or"
+        ValueError, match=r"^data: .*tar.gz cannot be unpacked \(.*\); put its files into .*-bin, or"
     ) as error:
         data.cifar10()
     assert "\n" not in str(error.value)

@@ -160,7 +160,8 @@ class Rules:
         if self.regrow and self.granularity != "weight":
             raise ValueError(f"granularity must be 'weight' with regrow={self.regrow}, got {self.granularity!r}")
         if self.unit_multiple > 1 and self.granularity != "unit":
-            raise ValueError(f"granularity must be 'unit' with unit_multiple={self.unit_multiple}, got {self.granularity!r}")
+            given = f"unit_multiple={self.unit_multiple}"
+            raise ValueError(f"granularity must be 'unit' with {given}, got {self.granularity!r}")
         if self.remove_units and self.granularity != "unit":
             raise ValueError(f"granularity must be 'unit' with remove_units=True, got {self.granularity!r}")
         if self.start_depth is not None and self.max_depth is not None and self.start_depth > self.max_depth:

@@ -150,9 +150,7 @@ def _select_units(
             for group, cost, whole in zip(groups, costs, _whole_counts(groups, removed), strict=True)
         ]
         dead = _all_but(keep, ranks, gone, costs, _lost(candidates, removed))
-        dead = [
-            pruning.round_survivors(*masks, rules.unit_multiple) for masks in zip(dead, gone, ranks, strict=True)
-        ]
+        dead = [pruning.round_survivors(*masks, rules.unit_multiple) for masks in zip(dead, gone, ranks, strict=True)]
     for units_gone, cost in zip(dead, costs, strict=True):
         if units_gone.all():
             units_gone[cost.argmax()] = False  # without any unit nothing would pass

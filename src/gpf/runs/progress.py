@@ -107,8 +107,7 @@ class TrainingDisplay:
             _write_scalars(self._writer, metrics)
 
     def phase(self, name: str, total: int = 0) -> "Advance":
-        """Start the next phase with a number of parts (0 if unknown); returns the function to call with the number
-        done."""
+        """Start the next phase with `total` parts (0 if unknown); returns a function to call with the number done."""
         self.finish()
         self._task = self.bars.add_task(name, total=total or None, line="")
         self._say(name)

@@ -24,8 +24,8 @@ def compact(model: nn.Module, stack: str, fuse: bool = False) -> nn.Module:
     (see `removable`). Other blocks are copied as they are. Every layer keeps one unit. What the copy computes in
     evaluation is the same; in training, dropout no longer touches what was folded into biases.
 
-    With `fuse`, batch normalisation anywhere in the model is folded into the map before it; see `fuse_norms`. The copy is
-    then in evaluation mode, and for that only.
+    With `fuse`, batch normalisation anywhere in the model is folded into the map before it (see `fuse_norms`). The copy
+    is then for evaluation mode only.
     """
     model = copy.deepcopy(model)
     remove_hooks(model)
