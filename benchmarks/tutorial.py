@@ -25,7 +25,8 @@ CLOCK = "-- section "
 def blocks(text: str) -> list[tuple[str, str, str]]:
     """What is typed: of each block the heading above it, its language and the code."""
     found, heading = [], ""
-    for title, language, code in re.findall(r"^## ([^\n]+)$|^```(bash|python)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+    pattern = re.compile(r"^## ([^\n]+)$|^```(bash|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+    for title, language, code in pattern.findall(text):
         heading = title or heading
         if language:
             found.append((heading, language, code))
