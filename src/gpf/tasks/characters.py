@@ -214,8 +214,8 @@ TOKENS = Task(
     title="GPT-2's tokens of TinyShakespeare: twelve blocks, or a stack that grows to twelve",
     summary="The paper's network: vocabulary 50,257, context 64, 8 heads, width 64, batches of 8. 600 steps of AdamW,"
     " about one pass over the text, with a peak learning rate of 2e-3, warm-up and a cosine schedule; the paper's"
-    " 10,000 steps would take an hour a run. More than four fifths of all FLOPs compute logits of the vocabulary, whatever the"
-    " depth, so that the first claim counts FLOPs of blocks only.",
+    " 10,000 steps would take an hour a run. More than four fifths of all FLOPs compute logits of the vocabulary,"
+    " whatever the depth, so the first claim counts FLOPs of blocks only.",
     variants={
         name: settings
         for name, settings in depth_variants(TOKEN_DEPTHS, TOKEN_DEPTHS[:1]).items()

@@ -294,7 +294,7 @@ def faster_claims(
 
 
 def block_claim(of: Outcomes, layers: int, most: float) -> Claim:
-    """Whether `faster` gets as far as the fixed network of its final depth at most at this share of its blocks' FLOPs."""
+    """Whether `faster` gets as far as the fixed network of its final depth at this share of its blocks' FLOPs."""
     pairs = list(zip(of[FASTER], of[fixed(layers)], strict=True))
     found = [block_share(mine, fixed_one) for mine, fixed_one in pairs]
     reached = [share for share in found if share is not None]
