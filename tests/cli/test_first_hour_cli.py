@@ -79,7 +79,7 @@ def test_names_that_are_known_without_heavy_imports_are_the_real_ones():
         ("compare --sed 3", "gpf compare: unknown option --sed; did you mean --seeds?"),
         ("reproduce --scenario refrence", "gpf: unknown scenario 'refrence'; did you mean 'reference'?"),
         ("world pln", "gpf world: unknown command 'pln'; did you mean 'plan'? Accepted: data, evaluate, plan, dream"),
-        ("world", "gpf world: COMMAND is missing; accepted: data, evaluate, plan, dream"),
+        ("world", "gpf world needs a COMMAND: data, evaluate, plan, dream"),
         ("lst", "gpf: unknown command 'lst'; did you mean 'list'?"),
     ],
 )

@@ -81,12 +81,12 @@ def test_weights_of_the_rule_are_those_of_a_normal_variable():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: moments("rely"), "activation: 'rely'; accepted: linear, relu"),
-        (lambda: moments("relu", 0.0), "scale: 0.0; accepted: a number above 0"),
-        (lambda: moments(lambda x: np.zeros_like(x)), "activation: .* is constant"),
-        (lambda: moments(lambda x: np.full_like(x, -5.0)), "activation: .* is constant"),
-        (lambda: moments(lambda x: x.sum()), "activation: .*; accepted: finite values, one for each element"),
-        (lambda: moments(lambda x: np.full_like(x, np.nan)), "activation: .*; accepted: finite values"),
+        (lambda: moments("rely"), "activation must be one of linear, relu, .*, got 'rely'"),
+        (lambda: moments("relu", 0.0), "scale must be above 0, got 0.0"),
+        (lambda: moments(lambda x: np.zeros_like(x)), "activation must not be constant"),
+        (lambda: moments(lambda x: np.full_like(x, -5.0)), "activation must not be constant"),
+        (lambda: moments(lambda x: x.sum()), "activation must return a finite value for each element"),
+        (lambda: moments(lambda x: np.full_like(x, np.nan)), "activation must return a finite value"),
     ],
 )
 def test_what_is_no_activation_is_refused(call, message):

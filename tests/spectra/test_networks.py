@@ -173,10 +173,10 @@ def test_without_a_batch_only_weights_are_looked_at():
 @pytest.mark.parametrize(
     ("model", "batch", "message"),
     [
-        (gpf.MLP(3, 8, 2), torch.zeros(0, 3), r"batch: of shape \(0, 3\); accepted: at least one sample"),
-        (gpf.MLP(3, 8, 2), torch.full((2, 3), torch.nan), "batch: holds values that are not finite"),
-        (gpf.MLP(3, 8, 2), "text", "batch: of type str; accepted: a tensor"),
-        (nn.ReLU(), torch.ones(2, 3), "model: ReLU has no linear or convolutional layer"),
+        (gpf.MLP(3, 8, 2), torch.zeros(0, 3), r"batch must have at least one sample, got the shape \(0, 3\)"),
+        (gpf.MLP(3, 8, 2), torch.full((2, 3), torch.nan), "batch must hold finite numbers only"),
+        (gpf.MLP(3, 8, 2), "text", "batch must be a tensor or .*, got str"),
+        (nn.ReLU(), torch.ones(2, 3), "model must have a linear or convolutional layer, got ReLU"),
     ],
 )
 def test_what_cannot_be_inspected_is_refused(model, batch, message):
@@ -189,7 +189,9 @@ def test_weights_that_are_not_finite_are_named():
     with torch.no_grad():
         model.layers[0].linear.weight[1, 2] = torch.nan
     for batch in (None, torch.ones(4, 3)):
-        with pytest.raises(ValueError, match=r"^model: layers\.0\.linear\.weight holds values that are not finite"):
+        with pytest.raises(
+            ValueError, match=r"^model must have finite weights only, got others in layers\.0\.linear\.weight"
+        ):
             inspect(model, batch)
 
 
@@ -315,12 +317,16 @@ class Residual(nn.Module):
 @pytest.mark.parametrize(
     ("model", "data", "message"),
     [
-        (gpf.MLP(3, 8, 2, layer_norm=True), torch.randn(5, 3), "model: LayerNorm in it; accepted: a chain"),
-        (nn.Linear(3, 2), torch.randn(5, 3), "model: no Linear with a ReLU behind it"),
-        (gpf.MLP(3, 8, 2), torch.randn(1, 3), r"data: of shape \(1, 3\); accepted: at least two points of 3"),
-        (gpf.MLP(3, 8, 2), torch.randn(5, 4), r"data: of shape \(5, 4\)"),
-        (gpf.MLP(3, 8, 2), torch.full((5, 3), torch.nan), "data: holds values that are not finite"),
-        (Residual(), torch.randn(5, 3), "model: it does not apply its layers one after another"),
+        (
+            gpf.MLP(3, 8, 2, layer_norm=True),
+            torch.randn(5, 3),
+            "model must be a chain of Linear and ReLU, got LayerNorm",
+        ),
+        (nn.Linear(3, 2), torch.randn(5, 3), "model must be .*, got no Linear followed by a ReLU"),
+        (gpf.MLP(3, 8, 2), torch.randn(1, 3), r"data must be at least two points of 3 numbers, got the shape \(1, 3\)"),
+        (gpf.MLP(3, 8, 2), torch.randn(5, 4), r"data must be .*, got the shape \(5, 4\)"),
+        (gpf.MLP(3, 8, 2), torch.full((5, 3), torch.nan), "data must hold finite numbers only"),
+        (Residual(), torch.randn(5, 3), "model must apply its layers one after another"),
     ],
 )
 def test_folds_of_anything_else_are_refused(model, data, message):
@@ -397,6 +403,8 @@ def test_snapshots_of_a_network_whose_units_were_removed_are_read_back(tmp_path)
 def test_a_damaged_snapshot_is_named(tmp_path):
     recorded(Recorder(lambda snapshot: write_snapshot(tmp_path, snapshot)))
     (tmp_path / "0001-before.safetensors").write_bytes(b"nothing")
-    with pytest.raises(ValueError, match=r"^spectra: .*0001-before\.safetensors is damaged") as caught:
+    with pytest.raises(
+        ValueError, match=r"0001-before\.safetensors must be a file written by a run, but is damaged"
+    ) as caught:
         list(read_snapshots(tmp_path, lambda depth: gpf.MLP(4, 8, 2, depth)))
     assert "\n" not in str(caught.value)

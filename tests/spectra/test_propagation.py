@@ -185,11 +185,11 @@ def test_advice_for_a_model_is_that_for_its_variances():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: propagation(0.0), "sigma_w: 0.0; accepted: a number above 0"),
-        (lambda: propagation(1.0, -1.0), "sigma_b: -1.0; accepted: a number of at least 0"),
-        (lambda: critical_point(-1.0, "tanh"), "length: -1.0; accepted: a number above 0"),
-        (lambda: advise_depth(nn.Linear(3, 3)), "model: it has no linear layers, or no activations"),
-        (lambda: advise_depth(gpf.MLP(3, 3, 3), 0.1), "sigma_b, activation: given beside a model"),
+        (lambda: propagation(0.0), "sigma_w must be above 0, got 0.0"),
+        (lambda: propagation(1.0, -1.0), "sigma_b must be at least 0, got -1.0"),
+        (lambda: critical_point(-1.0, "tanh"), "length must be above 0, got -1.0"),
+        (lambda: advise_depth(nn.Linear(3, 3)), "model must have linear layers and activations"),
+        (lambda: advise_depth(gpf.MLP(3, 3, 3), 0.1), "sigma_b and activation must be omitted with a model"),
     ],
 )
 def test_impossible_questions_are_refused(call, message):

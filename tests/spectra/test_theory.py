@@ -290,13 +290,16 @@ def test_pre_activations_of_any_scale(scale):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: density([1.0], "relu", n0=0, n1=2, m=2), "n0: 0; accepted: a number above 0"),
-        (lambda: density([1.0], "relu", n0=2, n1=2, m=2, gram="rows"), "gram: 'rows'; accepted: samples, features"),
-        (lambda: deep_law("relu", [3], 2), "widths: .*; accepted: the inputs and at least one layer"),
-        (lambda: marchenko_pastur(-1.0), "ratio: -1.0; accepted: a number above 0"),
-        (lambda: marchenko_pastur(1.0).stieltjes([1.0]), "z: on the real axis"),
-        (lambda: layer_law("relu", n0=2, n1=2, m=2).then(Step(1.0, 0.0, 1.0)), "then: of a law that is scaled"),
-        (lambda: Region(low=0.0), "region: .*; accepted: left < right and 0 < low < high"),
+        (lambda: density([1.0], "relu", n0=0, n1=2, m=2), "n0 must be above 0, got 0"),
+        (
+            lambda: density([1.0], "relu", n0=2, n1=2, m=2, gram="rows"),
+            "gram must be one of samples, features, got 'rows'",
+        ),
+        (lambda: deep_law("relu", [3], 2), "widths must have the inputs and at least one layer, got "),
+        (lambda: marchenko_pastur(-1.0), "ratio must be above 0, got -1.0"),
+        (lambda: marchenko_pastur(1.0).stieltjes([1.0]), "z must have an imaginary part"),
+        (lambda: layer_law("relu", n0=2, n1=2, m=2).then(Step(1.0, 0.0, 1.0)), "then needs a normalised law"),
+        (lambda: Region(low=0.0), "region must have left < right and 0 < low < high, got "),
     ],
 )
 def test_impossible_questions_are_refused(call, message):

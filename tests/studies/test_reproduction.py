@@ -123,7 +123,7 @@ def test_the_page_says_what_the_scores_say(scores, tmp_path):
     for title in (
         "beside ours",
         "Held out",
-        "What the intervals say",
+        "Verdicts",
         "with masks that hold",
         "50 s",
         "Deeper or wider",

@@ -127,7 +127,10 @@ class TestText:
                 tokens.append(int(model(torch.tensor([tokens]))[0, -1].argmax()))
         greedy = shakespeare.sample(folder, "ROMEO:", 8 - len(gpt2_encoding().encode_ordinary("ROMEO:")), 0.0, 0)
         assert greedy == gpt2_encoding().decode(tokens)
-        for wrong, message in (({"tokens": 0}, "tokens: 0"), ({"temperature": -1.0}, "temperature: -1.0")):
+        for wrong, message in (
+            ({"tokens": 0}, "tokens must be at least 1, got 0"),
+            ({"temperature": -1.0}, "temperature must be at least 0, got -1.0"),
+        ):
             with pytest.raises(ValueError, match=message):
                 shakespeare.sample(folder, "", **{"tokens": 1, "temperature": 1.0, "seed": 0, **wrong})
 

@@ -120,7 +120,7 @@ def test_imagined_with_the_cache_as_without(model):
 
 def test_a_history_longer_than_the_context_is_refused_by_the_model_and_cut_by_a_window(model):
     long = random_codes(2, 12)
-    with pytest.raises(ValueError, match=r"^history: 25 codes; accepted: at most 17, the context of 8 steps"):
+    with pytest.raises(ValueError, match=r"^history must have at most 17 codes, the context of 8 steps, got 25"):
         model(long)
     cut = window(long, 8)
     assert cut.shape == (2, 17)
@@ -132,7 +132,7 @@ def test_a_history_longer_than_the_context_is_refused_by_the_model_and_cut_by_a_
     for fits in (9, 16, 17):
         assert torch.equal(window(long[:, :fits], 8), long[:, :fits])
     model(cut)
-    with pytest.raises(ValueError, match=r"^history: 18 codes; accepted: at most 17"):
+    with pytest.raises(ValueError, match=r"^history must have at most 17 codes, .*, got 18"):
         model(long[:, :18])
 
 
@@ -182,15 +182,15 @@ def test_a_reset_begins_another_episode(model, monkeypatch):
 
 @pytest.mark.parametrize("code", [-1, FIRST_SPECIAL + 4])
 def test_codes_that_do_not_exist_are_refused(model, code):
-    with pytest.raises(ValueError, match=f"^code: {code}; accepted: 0 to 401"):
+    with pytest.raises(ValueError, match=f"^code must be from 0 to 401, got {code}"):
         model(torch.tensor([[BOS_CODE, code]]))
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"width": 10, "heads": 4}, "heads: 4; accepted: a divisor of the width, 10"),
-        ({"depth": 0}, "depth: 0; accepted: at least 1"),
+        ({"width": 10, "heads": 4}, "heads must be a divisor of the width, 10, got 4"),
+        ({"depth": 0}, "depth must be at least 1, got 0"),
     ],
 )
 def test_impossible_models_are_refused(options, message):
@@ -251,7 +251,7 @@ def test_an_episode_as_long_as_a_window_is_one():
         return Windows(make_dataset([encode([episode(steps)])], np.zeros(steps), [0], [0], {}), 8)
 
     assert (windows(8).draw(20, (0,)).numpy() == encode([episode(8)])[:-1]).all()
-    with pytest.raises(ValueError, match="^data: 7 steps; accepted: more than the context of 8"):
+    with pytest.raises(ValueError, match="^data must have more steps than the context of 8, got 7"):
         windows(7)
 
 

@@ -166,9 +166,9 @@ def test_it_remembers_as_much_as_the_model_can_use(model):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"horizon": 8}, "horizon: 8; accepted: 1 to 7 steps"),
-        ({"rollouts": 0}, "rollouts: 0; accepted: at least 1"),
-        ({"scoring": Scoring(value=1.0)}, "value: 1.0; accepted: only where a trained navigator is followed"),
+        ({"horizon": 8}, "horizon must be from 1 to 7 steps, .*, got 8"),
+        ({"rollouts": 0}, "rollouts must be at least 1, got 0"),
+        ({"scoring": Scoring(value=1.0)}, "value must be 0 unless rollouts follow a trained navigator, got 1.0"),
     ],
 )
 def test_impossible_plans_are_refused(model, options, message):

@@ -282,7 +282,7 @@ COMMANDS: dict[str, type] = {"data": Data, "evaluate": Evaluate, "plan": Plan, "
 def world(arguments: Sequence[str]) -> None:
     """Run the command that the first argument names."""
     if not arguments:
-        raise UsageError(f"gpf world: COMMAND is missing; accepted: {', '.join(COMMANDS)}")
+        raise UsageError(f"gpf world needs a COMMAND: {', '.join(COMMANDS)}")
     if arguments[0] in ("-h", "--help"):
         print(_usage())
         sys.exit(0)

@@ -12,9 +12,9 @@ class Decision:
     kind: ClassVar[str]
     """A short name of what was decided, for logs."""
     rate: float
-    """What is reached now."""
+    """The current rate."""
     before: float
-    """What was reached once."""
+    """The earlier rate."""
 
     def to_json(self) -> dict[str, Any]:
         """The decision as plain data: its kind, its numbers, and its reason as a sentence."""

@@ -1,8 +1,8 @@
 """Measures of a run in a stream: success, recovery, forgetting and transfer.
 
-A visit is plain data: `ended` and `found`, the episodes that ended in each rollout and those among them that found the
-source; `first`, every lane's first episode to end in the visit, which may have begun in the one before, `first_whole`
-and `last`, its first and last that lay wholly within it, each as (found, ended); and its regime.
+A visit is plain data: `ended` and `found`, the number of episodes that ended in each rollout and of those that found
+the source; `first`, every lane's first episode to end in the visit, which may have started in the previous one;
+`first_whole` and `last`, its first and last episode that lay wholly within it, each as (found, ended); and its regime.
 """
 
 from collections.abc import Sequence
@@ -36,10 +36,10 @@ def share(visit: dict[str, Any], which: str) -> float | None:
 
 
 def forgetting(visits: Visits, which: str = "first") -> float | None:
-    """By how much success in the first episodes of a visit lies below that in the last of the regime's visit before.
+    """Drop in success from the last episodes of the regime's previous visit to the first episodes of this one.
 
-    The mean over all visits that return somewhere; None where none does. `which` of the first episodes: `first` to end,
-    or the first that lay wholly within the visit, `first_whole`.
+    The mean over all visits to a known regime; None if there are none. `which` selects the first episodes: `first` to
+    end, or `first_whole`, the first that lay wholly within the visit.
     """
     left: dict[str, float | None] = {}
     lost = []
@@ -52,9 +52,9 @@ def forgetting(visits: Visits, which: str = "first") -> float | None:
 
 
 def recovery(visits: Visits, fresh: Visits) -> float | None:
-    """Episodes until the latest 100 are at 90 % of what a fresh learner ends a visit with; the mean over changes.
+    """Episodes until the latest 100 reach 90 % of a fresh learner's final success in a visit; the mean over changes.
 
-    A visit in which that never happens counts with all its episodes; None where the fresh learner had no whole one.
+    A visit that never reaches it counts with all its episodes; None if the fresh learner had no whole episode.
     """
     levels = [(visit, share(other, "last")) for visit, other in _pairs(visits, fresh)[1:]]
     counts = [_episodes_to(visit, RECOVERED * level) for visit, level in levels if level is not None]

@@ -1,7 +1,7 @@
 """Baseline methods that keep a network plastic or prevent forgetting, to compare with GPF.
 
-Each rides on the optimizer's hooks, as GPF does, so that training code stays as it is: make one, then train. What it
-adds to the gradient is added after clipping. `state` and `restore` let a run go on where it was killed.
+Each uses optimizer hooks, as GPF does, so training code is unchanged: create the method, then train. It adds to the
+gradient after clipping. `state` and `restore` allow a killed run to resume.
 """
 
 from functools import partial
@@ -15,13 +15,13 @@ from gpf.network.hooks import Hook
 
 
 class Method(Protocol):
-    """What a training loop needs to know of a method."""
+    """The interface of a method that a training loop uses."""
 
     def state(self) -> dict[str, Tensor]:
         """Everything that it remembers."""
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Go on from a state."""
+        """Resume from a state."""
 
     def close(self) -> None:
         """Let go of the model and the optimizer."""
@@ -50,7 +50,7 @@ class Hooked:
         return {}
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Go on from a state."""
+        """Resume from a state."""
         for name, tensor in self.state().items():
             tensor.copy_(state[name])
 
@@ -102,15 +102,15 @@ class ShrinkAndPerturb(Hooked):
         return {"random": self.random.get_state()}
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Go on from a state."""
+        """Resume from a state."""
         self.random.set_state(state["random"])
 
 
 class OnlineEWC(Hooked):
-    """A pull towards recent weights, the stronger the more the loss depended on each (Schwarz et al. 2018).
+    """A pull towards recent weights, stronger for weights on which the loss depended more (Schwarz et al. 2018).
 
-    Nobody announces a change, so the anchor is set anew every `every` steps: the importance of what was learnt until
-    then, the mean squared gradient, is added to what is left of the older one.
+    Changes are not announced, so the anchor moves every `every` steps: the importance of recent learning, the mean
+    squared gradient, is added to the decayed importance of earlier learning.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class OnlineEWC(Hooked):
 
     @torch.no_grad()
     def before_step(self) -> None:
-        """Take note of the loss's own gradients, then add the pull."""
+        """Record the gradients of the loss itself, then add the pull."""
         self.steps += 1
         for name, p in self.parameters.items():
             if p.grad is not None:
@@ -136,7 +136,7 @@ class OnlineEWC(Hooked):
 
     @torch.no_grad()
     def after_step(self) -> None:
-        """Set the anchor anew, if it is time."""
+        """Move the anchor, if it is time."""
         if int(self.steps) % self.every:
             return
         for name, p in self.parameters.items():
@@ -153,14 +153,14 @@ class OnlineEWC(Hooked):
 
 
 class ContinualBackprop(Hooked):
-    """Now and then the least useful units of each hidden layer begin anew (Dohare et al. 2024).
+    """Continual backprop: regularly reinitialises the least useful units of each hidden layer (Dohare et al. 2024).
 
-    A unit's utility is a running mean of how active it is, times how much is made of it. A unit that begins anew gets
-    new incoming weights and outgoing ones of zero, and its optimizer state begins anew as well. torch's Adam counts
-    steps for a whole tensor; those of new units are corrected to what a count of their own would have given.
+    A unit's utility is a running mean of its activation times the size of its outgoing weights. A reinitialised unit
+    gets new incoming weights, outgoing weights of zero, and a fresh optimizer state. torch's Adam counts steps for a
+    whole tensor; the steps of new units are corrected as if they had their own count.
 
     Args:
-        layers: The linear layers in order, the last one being the head.
+        layers: The linear layers in order, including the head.
         rate: Share of the mature units that is replaced in a step.
         maturity: Steps before a unit can be replaced.
     """
@@ -186,7 +186,7 @@ class ContinualBackprop(Hooked):
         self.age: list[Tensor] = [torch.zeros(layer.out_features) for layer in hidden]
         self.due: Tensor = torch.zeros(len(hidden), dtype=torch.float64)
         self.young: dict[str, Tensor] = {}
-        """Steps since each weight began anew; 0 for those that never did."""
+        """Steps since each weight was reinitialised; 0 for those that never were."""
         self._activity: list[Tensor | None] = [None] * len(hidden)
         self._before: dict[str, Tensor] = {}
         self._names = {id(p): name for name, p in self.parameters.items()}
@@ -267,7 +267,7 @@ class ContinualBackprop(Hooked):
         return found | {f"young/{name}": steps for name, steps in self.young.items()}
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Go on from a state."""
+        """Resume from a state."""
         self.due.copy_(state["due"])
         self.random.set_state(state["random"])
         for n in range(len(self.utility)):

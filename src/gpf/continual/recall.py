@@ -1,9 +1,9 @@
 """Growing, pruning and freezing in a stream of worlds: stored versions of a network are tried and recalled.
 
-A network that learns on in another world unlearns the one before. So a copy of it is kept while it does well, pruned
-and frozen. When the rate of success drops, all that is kept is tried beside the network as it is, which learns on. A
-version that does again what it did takes its place; where nothing is of use, a new path grows, from new weights. All
-that is kept, and what is in use, stays within a number of parameters.
+A network that keeps learning in another world unlearns the previous one. While it does well, a copy of it is therefore
+pruned, frozen and stored. When the success rate drops, all stored versions are tried next to the current network, which
+keeps learning. A version that reaches its old success rate replaces it; if none does well, a new path grows from new
+weights. Stored and used weights together stay within a parameter budget.
 """
 
 import copy
@@ -23,7 +23,7 @@ from gpf.network.surgery import block_path
 
 Snapshot = tuple[dict[str, Tensor], dict[str, Any]]
 HARDLY_ANY = 0.05
-"""Share of its weights below which a unit that is carried into another world begins anew."""
+"""Share of its weights below which a unit that is carried into another world is reinitialised."""
 
 
 @dataclass
@@ -32,7 +32,7 @@ class Version:
 
     snapshot: Snapshot
     rate: float
-    """What it reached."""
+    """The success rate that it reached."""
     parameters: int
     """Weights and biases that are not pruned."""
     used: int
@@ -41,26 +41,26 @@ class Version:
 
 @dataclass
 class Trial:
-    """What is tried side by side, and how it has done so far."""
+    """The candidates of a trial, and their results so far."""
 
     candidates: list[int]
-    """Versions by their number, beside the network as it is."""
+    """Numbers of the versions on trial, in addition to the current network."""
     before: float
     """The rate from which it dropped."""
     successes: list[float]
-    """Of the network as it is, then of each candidate; so is `tried`."""
+    """Of the current network, then of each candidate; so is `tried`."""
     tried: list[float]
     """Steps of each, over all its lanes."""
     epochs: int = 0
 
     def rates(self) -> list[float]:
-        """Of the network as it is, and of each candidate."""
+        """Success rates of the current network and of each candidate."""
         return [s / t if t else 0.0 for s, t in zip(self.successes, self.tried, strict=True)]
 
     def drop_the_worse(self) -> bool:
-        """Let go of versions whose rates lie far below the best; returns whether that is all there is to find out.
+        """Drop candidates whose rates lie far below the best; returns whether the trial is decided.
 
-        Far is 2.5 standard deviations of the difference. The network as it is stays to the end.
+        Far is 2.5 standard deviations of the difference. The current network stays to the end.
         """
         rates = self.rates()
         best = max(range(len(rates)), key=lambda n: rates[n])
@@ -82,49 +82,50 @@ class Settings:
     """When to try what was kept, and what to do then. The unit of time is the epoch."""
 
     drop: float = 0.35
-    """Share of the best rate below which, if chance does not explain it, the world is thought to have changed."""
+    """Share of the best rate; below it, unless chance explains it, the world is assumed to have changed."""
     window: int = 8
-    """Greatest number of latest epochs in which a drop is looked for."""
+    """Maximum number of latest epochs in which a drop is detected."""
     interval: int = 4
-    """Epochs between two copies of what does well; twice as many pass until it is seen whether what was put into place
-    does again what it did."""
+    """Epochs between two copies of a network that does well. After twice as many, an installed version must have
+    regained its success rate."""
     settled: int = 15
-    """Epochs over which it is averaged to see how well a version does; its best is that of four times as many."""
+    """Epochs over which a version's rate is averaged; its best rate is that over four times as many."""
     trial: int = 6
-    """Greatest number of epochs of a trial; it ends when all but one candidate are out."""
+    """Maximum number of epochs of a trial; it ends earlier when one candidate is left."""
     head_start: int = 2
-    """Epochs of it that do not count: at first, all are where somebody else has led them."""
+    """First epochs of a trial, which do not count: all candidates start where the previous policy left the lanes."""
     useful: float = 0.03
-    """Share of what a version once reached, below which nothing can be made of it, and a new path grows."""
+    """Share of its old rate below which a version is useless, so that a new path grows."""
     recognised: float = 0.5
-    """Share of it by which a version is recognised in a trial."""
+    """Share of its old rate at which a version is recognised in a trial."""
     same: float = 0.7
-    """Share of it that it must reach again soon after; one that does not learns another world, as a new version."""
+    """Share of its old rate that it must regain soon after; otherwise it is treated as a new version."""
     keep: float = 0.25
-    """Share of the weights that a version keeps when it is put away."""
+    """Share of the weights that a stored version keeps."""
     carry: float = 1.0
-    """Share of the weights that go on into another world, by their saliency in the one before; the others are zero
-    then, and may grow again; a unit that keeps hardly any begins anew. A network that is never cleared of what it no
-    longer needs learns ever less well."""
+    """Share of the weights that is carried into another world, by saliency in the previous one. The others become zero
+    and may grow again; a unit that keeps hardly any weights is reinitialised. Without clearing, a network learns less
+    and less well."""
     budget: int = 14_000
-    """Greatest number of parameters, in use and kept together."""
+    """Maximum number of parameters, in use and stored together."""
     grow: bool = True
-    """Whether a new path may grow; otherwise the best there is learns on."""
+    """Whether a new path may grow; otherwise the best candidate keeps learning."""
     freeze: bool = True
-    """Whether versions are kept."""
+    """Whether versions are stored."""
     renew: bool = False
-    """Whether to reset the network at every detected drop and keep nothing, which shows what detection alone buys."""
+    """Whether to reset the network at every detected drop and store nothing, which shows what detection alone is
+    worth."""
 
 
 @dataclass
 class Recall:
-    """Watches over a network in a stream; call `after_epoch`, and `after_trial` while something is tried.
+    """Monitors a network in a stream; call `after_epoch`, and `after_trial` during a trial.
 
     Args:
-        net: The network, in GPF's care; its rules need no drop of their own.
-        fresh: Makes a model of a number of layers that has learnt nothing.
-        soften: Called with the model at a drop, so that a policy which was sure of itself explores again; None for
-            learners that explore anyway.
+        net: The attached network; its rules need no drop of their own.
+        fresh: Creates an untrained model with a given number of layers.
+        soften: Called with the model at a drop to make a confident policy explore again; None for learners that
+            explore anyway.
     """
 
     net: GrowPruneFreeze
@@ -137,7 +138,7 @@ class Recall:
         self.current: int = 0
         self.made: int = 1
         self.epoch: int = 0
-        self.since: int = 0  # epoch in which what is in use was put into place
+        self.since: int = 0  # epoch in which the current version was installed
         self.expected: float | None = None  # the rate that it has to reach again to be what it was
         self.counts: list[tuple[float, float]] = []  # successes and steps of the latest epochs
         self.trial: Trial | None = None
@@ -148,7 +149,7 @@ class Recall:
         return self.net.count_parameters() + sum(version.parameters for version in self.versions.values())
 
     def best(self) -> float:
-        """The highest rate over `settled` epochs of late; 0 while there were not so many."""
+        """The highest recent rate over `settled` epochs; 0 while there are fewer."""
         span = self._best_span()
         return _rate(span) if span else 0.0
 
@@ -158,10 +159,9 @@ class Recall:
         return max(spans, key=_rate, default=[])
 
     def _fallen(self) -> float | None:
-        """The rate of the fewest latest epochs that lie too far below the best for chance; None if none do.
+        """The rate over the fewest latest epochs that lie too far below the best for chance; None if none do.
 
-        Chance is four standard deviations of the number of successes: as many as Poisson's, or as those of the best
-        epochs scatter, if that is more.
+        Chance is four standard deviations of the number of successes: Poisson's, or that of the best epochs if larger.
         """
         s, span = self.settings, self._best_span()
         best = _rate(span) if span else 0.0
@@ -177,7 +177,7 @@ class Recall:
         return None
 
     def after_epoch(self, successes: float, tried: float) -> list[Decision]:
-        """Take note of an epoch's successes, and of the steps in all lanes; returns what was decided."""
+        """Record an epoch's successes and its steps in all lanes; returns the decisions."""
         s = self.settings
         self.epoch += 1
         self.counts = [*self.counts, (successes, tried)][-4 * s.settled :]
@@ -205,7 +205,7 @@ class Recall:
         return []
 
     def _does_well(self, best: float) -> bool:
-        """Whether the network is at its best, in the last epoch too: the world may have changed in its midst."""
+        """Whether the network is at its best, also in the last epoch, during which the world may have changed."""
         return _rate(self.counts[-self.settings.settled :]) >= 0.9 * best and _rate(self.counts[-1:]) >= 0.8 * best
 
     def _recognise(self) -> None:
@@ -218,7 +218,7 @@ class Recall:
         self.expected = None
 
     def _put_away(self, best: float) -> None:
-        """Keep a pruned copy of the network as it is, under its number."""
+        """Store a pruned copy of the current network under its number."""
         snapshot = copied(capture(self.net))
         if self.settings.keep < 1.0:
             snapshot = prune_snapshot(self.net, snapshot, self.settings.keep)
@@ -226,7 +226,7 @@ class Recall:
         self._make_room(self.net.count_parameters())
 
     def _make_room(self, size: int) -> None:
-        """Let the least recently used versions go until there is room for so many parameters in use."""
+        """Delete the least recently used versions until `size` parameters fit into the budget."""
         while self.versions and size + sum(v.parameters for v in self.versions.values()) > self.settings.budget:
             del self.versions[min(self.versions, key=lambda number: self.versions[number].used)]
 
@@ -237,7 +237,7 @@ class Recall:
         return Trial(candidates, best, [0.0] * (1 + len(candidates)), [0.0] * (1 + len(candidates)))
 
     def others(self) -> list[nn.Module]:
-        """Models of the versions that are being tried beside the network as it is, in order."""
+        """Models of the versions on trial next to the current network, in order."""
         trial, now = self._checked_trial(), copied(capture(self.net))
         models = []
         for number in trial.candidates:
@@ -247,9 +247,9 @@ class Recall:
         return models
 
     def after_trial(self, successes: Sequence[float], tried: Sequence[float]) -> list[Decision]:
-        """Take note of an epoch of the trial: successes, and steps, of the network as it is and then of each candidate.
+        """Record an epoch of the trial: successes and steps of the current network and of each candidate.
 
-        Returns what was decided.
+        Returns the decisions.
         """
         s, trial = self.settings, self._checked_trial()
         self.epoch += 1
@@ -262,7 +262,7 @@ class Recall:
         return [self._decide(trial)] if over or trial.epochs >= s.trial else []
 
     def _decide(self, trial: Trial) -> Decision:
-        """Put a version that is recognised into place, or go on, or begin with the best there is, or with nothing."""
+        """Install a recognised version; otherwise continue, or start from the best candidate or from scratch."""
         s, (now, *rates) = self.settings, trial.rates()
         found, best = max(zip(rates, trial.candidates, strict=True), default=(0.0, None))
         once = trial.before if best is None else self.versions[best].rate
@@ -301,12 +301,12 @@ class Recall:
         return Recalled(version=number, rate=rate, before=version.rate)
 
     def _put_in_place(self, snapshot: Snapshot) -> None:
-        """Let the network be what is in a snapshot; what was pruned is zero, and may grow again."""
+        """Load the network of a snapshot; pruned weights are zero, and may grow again."""
         tensors, manifest = snapshot
         restore(self.net, {name: t for name, t in tensors.items() if "/pruned/" not in name}, manifest)
 
     def _carried(self) -> Snapshot:
-        """The network as it is, of its weights those that matter most; a unit that keeps hardly any has new ones."""
+        """Keep the most salient weights of the current network; a unit that keeps hardly any is reinitialised."""
         tensors, manifest = prune_snapshot(self.net, copied(capture(self.net)), self.settings.carry)
         fresh = self.fresh(self.net.depth).state_dict()
         for name in [name for name in tensors if name.startswith("layer/") and "/pruned/" in name]:
@@ -322,7 +322,7 @@ class Recall:
         return tensors, manifest
 
     def _renew(self) -> None:
-        """Let the network begin anew, as deep as its rules let it: other weights, no masks, no memory of gradients."""
+        """Restart the network at the depth of its rules: new weights, no masks, no optimizer state."""
         for layer in self.net.frozen:
             self.net.thaw(layer, "a new path")
         while self.net.depth < (self.net.rules.max_depth or 0):
@@ -360,7 +360,7 @@ class Recall:
         return tensors, plain
 
     def restore(self, tensors: dict[str, Tensor], plain: dict[str, Any]) -> None:
-        """Go on from a state."""
+        """Resume from a state."""
         for name in self._PLAIN:
             setattr(self, name, plain[name])
         snapshots: dict[str, Snapshot] = {}
@@ -383,9 +383,9 @@ def copied(snapshot: Snapshot) -> Snapshot:
 
 
 def prune_snapshot(net: GrowPruneFreeze, snapshot: Snapshot, keep: float) -> Snapshot:
-    """Prune the stack's weights of a network's snapshot by OBD saliency to this share, in place; returns it.
+    """Prune the stack's weights in a network's snapshot by OBD saliency to this share, in place; returns it.
 
-    The mean squared gradients are Adam's; where there are none, weights go by their magnitude.
+    The mean squared gradients are Adam's; without them, weights are pruned by magnitude.
     """
     tensors = snapshot[0]
     beliefs = [name for name in tensors if name.startswith("layer/") and "/belief/" in name]
@@ -406,7 +406,7 @@ def prune_snapshot(net: GrowPruneFreeze, snapshot: Snapshot, keep: float) -> Sna
 
 
 def _weight_of(net: GrowPruneFreeze, name: str) -> str:
-    """The weight of which a snapshot's tensor tells something: `layer/2/belief/linear.weight`, of the third block's."""
+    """The weight that a snapshot's tensor belongs to: `layer/2/belief/linear.weight`, of the third block's."""
     _, layer, _, weight = name.split("/")
     return f"{block_path(net.model, net.stack, int(layer))}{weight}"
 

@@ -13,7 +13,7 @@ from torch.optim import Optimizer
 from gpf.continual.methods import Hooked
 
 Cloning = Callable[[Tensor, Tensor], Tensor]
-"""A loss from the outputs now and those of then."""
+"""A loss from the current outputs and the stored ones."""
 
 
 def clone_values(outputs: Tensor, then: Tensor) -> Tensor:
@@ -22,7 +22,7 @@ def clone_values(outputs: Tensor, then: Tensor) -> Tensor:
 
 
 def clone_policy(outputs: Tensor, then: Tensor, value_weight: float = 1.0) -> Tensor:
-    """KL divergence from the policy of then, plus the weighted squared difference of the value, the last output."""
+    """KL divergence from the stored policy, plus the weighted squared difference of the value, the last output."""
     now, old = outputs[:, :-1].log_softmax(1), then[:, :-1].log_softmax(1)
     divergence = functional.kl_div(now, old, reduction="batchmean", log_target=True)
     return divergence + value_weight * functional.mse_loss(outputs[:, -1], then[:, -1])
@@ -31,14 +31,14 @@ def clone_policy(outputs: Tensor, then: Tensor, value_weight: float = 1.0) -> Te
 class Replay(Hooked):
     """Adds the gradient of a cloning loss on `batch` stored samples to every step of the optimizer.
 
-    Call `add` with what was seen. Samples are kept by reservoir sampling (Vitter 1985): each that was ever seen is
-    stored with the same probability.
+    Call `add` with new samples. Samples are kept by reservoir sampling (Vitter 1985): each sample so far is stored
+    with the same probability.
 
     Args:
         cloning: The loss.
-        strength: What its gradient is multiplied with.
-        clip: Greatest norm of its gradient, before that: as the learner's own, so that neither drowns the other.
-        capacity: Most samples that are stored.
+        strength: Factor of its gradient.
+        clip: Maximum norm of its gradient before that factor, equal to the learner's own, so neither dominates.
+        capacity: Maximum number of stored samples.
         batch: Stored samples in a gradient step.
     """
 
@@ -70,7 +70,7 @@ class Replay(Hooked):
         return min(int(self.seen), len(self.inputs))
 
     def add(self, inputs: Tensor, outputs: Tensor) -> None:
-        """Offer samples to the reservoir: inputs, and what the network made of them."""
+        """Offer samples to the reservoir: inputs and the network's outputs for them."""
         numbers = int(self.seen) + torch.arange(len(inputs))
         drawn = (torch.rand(len(inputs), generator=self.random, dtype=torch.float64) * (numbers + 1)).long()
         places = torch.where(numbers < len(self.inputs), numbers, drawn)
@@ -102,6 +102,6 @@ class Replay(Hooked):
         }
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Go on from a state."""
+        """Resume from a state."""
         super().restore(state)
         self.random.set_state(state["random"])

@@ -20,7 +20,7 @@ class Measure:
 
     title: str
     better: int
-    """1 where more is better, -1 where less is, 0 where it is neither."""
+    """1 if higher is better, -1 if lower is better, 0 if neither."""
     form: str
     of: Callable[[Outcome], float | None]
     """Computes the value for a run."""

@@ -12,8 +12,8 @@ LEVEL = 0.05
 """Share of the differences that a page shows which are false, at most, on average."""
 
 PAIRED_WORDS = (
-    "Differences are means over shared seeds with 95 % intervals by Student's t; better and worse are said where the"
-    " interval does not include zero and a permutation test counts after correction."
+    "Differences are means over shared seeds with 95 % intervals by Student's t; a difference is better or worse if its"
+    " interval does not include zero and a permutation test is significant after correction."
 )
 """Introduction to the differences on a page."""
 
@@ -31,7 +31,7 @@ class Verdict(StrEnum):
     REFUTED = "refuted"
     PARTLY = "partly"
     UNDECIDED = "not shown"
-    OF_THE_RULES = "a matter of the rules"
+    OF_THE_RULES = "follows from the rules"
 
     @classmethod
     def of_claim(cls, holds: bool, divided: bool = False, *, seeds: int) -> "Verdict":
@@ -98,11 +98,11 @@ class Family:
             f"Paired permutation tests on this page: {self.tests}, corrected together (Benjamini-Hochberg, false"
             f" discovery rate {LEVEL:.0%}); "
         )
-        said += f"those with p up to {self.limit:.3f} count." if self.limit else "none counts."
+        said += f"those with p up to {self.limit:.3f} are significant." if self.limit else "none is significant."
         least = smallest_p(self.seeds)
         needed = next(k for k in range(1, self.tests + 1) if least <= LEVEL * k / self.tests)
         if needed > 1:
-            said += f" With {self.seeds} seeds p is at least {least:.3f}: for any to count, {needed} must reach that."
+            said += f" With {self.seeds} seeds p is at least {least:.3f}; {needed} must reach it for any to count."
         return said
 
 

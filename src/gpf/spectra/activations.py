@@ -49,7 +49,7 @@ def apply(activation: Activation, x: Array) -> Array:
     """The activation of an array, whether it is a name, a NumPy function, a torch function or a module."""
     if isinstance(activation, str):
         if activation not in ACTIVATIONS:
-            raise ValueError(f"activation: {activation!r}; accepted: {', '.join(ACTIVATIONS)}, or a function")
+            raise ValueError(f"activation must be one of {', '.join(ACTIVATIONS)} or a function, got {activation!r}")
         return ACTIVATIONS[activation](x)
     try:
         out = np.asarray(activation(x), np.float64)
@@ -59,7 +59,7 @@ def apply(activation: Activation, x: Array) -> Array:
         with torch.no_grad():
             out = activation(torch.from_numpy(x)).numpy().astype(np.float64)
     if out.shape != x.shape or not np.isfinite(out).all():
-        raise ValueError(f"activation: {activation!r}; accepted: finite values, one for each element")
+        raise ValueError(f"activation must return a finite value for each element, got {activation!r}")
     return out
 
 
@@ -96,7 +96,7 @@ class Moments:
 def moments(activation: Activation, scale: float = 1.0) -> Moments:
     """The moments of an activation whose input has standard deviation `scale`."""
     if not 0.0 < scale < np.inf:
-        raise ValueError(f"scale: {scale}; accepted: a number above 0")
+        raise ValueError(f"scale must be above 0, got {scale}")
     if isinstance(activation, str) and activation in EXACT:
         return Moments(*(float(value) for value in EXACT[activation](scale)))
     z, weights = gauss(scale)
@@ -104,7 +104,7 @@ def moments(activation: Activation, scale: float = 1.0) -> Moments:
     mean = float(weights @ f)
     eta = float(weights @ (f - mean) ** 2)
     if eta <= 1e-15 * float(weights @ f**2):
-        raise ValueError(f"activation: {activation!r} is constant at scale {scale}; accepted: one that varies")
+        raise ValueError(f"activation must not be constant at scale {scale}, got {activation!r}")
     zeta = float(weights @ (z * f)) ** 2
     return Moments(mean, eta, 0.0 if zeta < 1e-12 * eta else zeta)
 

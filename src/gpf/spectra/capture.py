@@ -57,7 +57,7 @@ def weighted_layers(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
     """The linear and convolutional layers of a model, in order."""
     found = [(name, module) for name, module in model.named_modules() if _is_weighted(module)]
     if not found:
-        raise ValueError(f"model: {type(model).__name__} has no linear or convolutional layer; accepted: one that has")
+        raise ValueError(f"model must have a linear or convolutional layer, got {type(model).__name__}")
     yield from found
 
 
@@ -65,7 +65,7 @@ def check_weights(model: nn.Module) -> None:
     """Refuse weights that are not finite, by name."""
     for name, parameter in model.named_parameters():
         if not torch.isfinite(parameter).all():
-            raise ValueError(f"model: {name} holds values that are not finite; accepted: numbers only")
+            raise ValueError(f"model must have finite weights only, got others in {name}")
 
 
 def capture(model: nn.Module, batch: Any, most: int = SAMPLES) -> list[Captured]:
@@ -119,7 +119,7 @@ def capture(model: nn.Module, batch: Any, most: int = SAMPLES) -> list[Captured]
         for handle in handles:
             handle.remove()
     if not calls:
-        raise ValueError("batch: no weight layer saw it; accepted: one that the model's forward uses")
+        raise ValueError("batch must reach a weight layer in the model's forward pass")
     for call, following in itertools.pairwise(calls.values()):
         inputs = following["inputs"]
         unknown = call["activation"] == "linear" and inputs is not None and inputs.shape == call["outputs"].shape
@@ -182,11 +182,11 @@ def _is_weighted(module: nn.Module) -> bool:
 def _check_batch(batch: Any) -> None:
     first = batch[0] if isinstance(batch, tuple | list) and batch else batch
     if not isinstance(first, Tensor):
-        raise ValueError(f"batch: of type {type(first).__name__}; accepted: a tensor, or a tuple of the model's inputs")
+        raise ValueError(f"batch must be a tensor or a tuple of the model's inputs, got {type(first).__name__}")
     if first.dim() < 1 or 0 in first.shape:
-        raise ValueError(f"batch: of shape {tuple(first.shape)}; accepted: at least one sample")
+        raise ValueError(f"batch must have at least one sample, got the shape {tuple(first.shape)}")
     if first.is_floating_point() and not torch.isfinite(first).all():
-        raise ValueError("batch: holds values that are not finite; accepted: numbers only")
+        raise ValueError("batch must hold finite numbers only")
 
 
 def _rows(tensor: Tensor, module: nn.Module, most: int) -> Tensor:

@@ -27,7 +27,7 @@ class Region:
 
     def __post_init__(self) -> None:
         if not (self.left < self.right and 0.0 < self.low < self.high):
-            raise ValueError(f"region: {self}; accepted: left < right and 0 < low < high")
+            raise ValueError(f"region must have left < right and 0 < low < high, got {self}")
 
     def border(self, across: int = 600, up: int = 40) -> Complex:
         """Points of its border, on which whatever is analytic inside is greatest."""

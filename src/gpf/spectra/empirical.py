@@ -68,7 +68,7 @@ def spectrum_of(eigenvalues: ArrayLike) -> Spectrum:
     """A spectrum of known eigenvalues."""
     values = np.sort(np.asarray(eigenvalues, float))
     if values.ndim != 1 or not len(values) or not np.isfinite(values).all():
-        raise ValueError("eigenvalues: none, or not finite; accepted: a list of numbers")
+        raise ValueError("eigenvalues must be a list of finite numbers, with at least one")
     return Spectrum(values, np.full(len(values), 1.0 / len(values)), len(values), True)
 
 
@@ -84,7 +84,7 @@ def gram_spectrum(matrix: ArrayLike, divisor: float = 1.0, exact_up_to: int = EX
         return lanczos_spectrum(lambda v: a.T @ (a @ v) / np.float32(divisor), m, seed=seed)
     unit = float(np.abs(a).max()) or 1.0
     if not 1e-150 < unit < 1e150:
-        raise ValueError(f"matrix: holds {unit:g}, whose square has no room; accepted: numbers nearer to 1")
+        raise ValueError(f"matrix must hold numbers whose squares are finite, got {unit:g}")
     small = a.astype(np.float64) / unit
     small = small.T @ small if m <= n else small @ small.T
     values = np.maximum(np.linalg.eigvalsh(small), 0.0)
@@ -98,13 +98,13 @@ def checked_matrix(matrix: ArrayLike) -> NDArray[Any]:
     """The matrix as an array of floats; refuses what has no spectrum."""
     a = np.asarray(matrix)
     if a.ndim != 2 or 0 in a.shape:
-        raise ValueError(f"matrix: of shape {a.shape}; accepted: two dimensions, none of them 0")
+        raise ValueError(f"matrix must have two dimensions, none of them 0, got the shape {a.shape}")
     if np.issubdtype(a.dtype, np.complexfloating):
-        raise ValueError(f"matrix: of {a.dtype}; accepted: real numbers")
+        raise ValueError(f"matrix must hold real numbers, got {a.dtype}")
     if a.dtype not in (np.float32, np.float64):
         a = a.astype(np.float32 if a.dtype == np.float16 else np.float64)
     if not np.isfinite(a).all():
-        raise ValueError("matrix: holds values that are not finite; accepted: numbers only")
+        raise ValueError("matrix must hold finite numbers only")
     return a
 
 
@@ -196,7 +196,7 @@ def fit_bulk(eigenvalues: ArrayLike, shape: tuple[int, int], level: float = LEVE
     values = np.sort(np.asarray(eigenvalues, float))
     longer, shorter = max(shape), min(shape)
     if len(values) != shorter:
-        raise ValueError(f"eigenvalues: {len(values)}; accepted: {shorter}, for a matrix of shape {shape}")
+        raise ValueError(f"eigenvalues must be {shorter} for a matrix of shape {shape}, got {len(values)}")
     if shorter < SMALLEST or values[shorter // 2] <= 0.0:
         return None
     ratio = shorter / longer

@@ -43,13 +43,13 @@ def folds(model: nn.Module, data: Tensor, paths: int = 64, seed: int = 0) -> lis
     layers = relu_chain(model)
     if data.dim() != 2 or len(data) < 2 or data.shape[1] != layers[0][0].shape[1]:
         raise ValueError(
-            f"data: of shape {tuple(data.shape)}; accepted: at least two points of {layers[0][0].shape[1]} numbers"
+            f"data must be at least two points of {layers[0][0].shape[1]} numbers, got the shape {tuple(data.shape)}"
         )
     if not torch.isfinite(data).all():
-        raise ValueError("data: holds values that are not finite; accepted: numbers only")
+        raise ValueError("data must hold finite numbers only")
     _check_chain(model, layers, data)
     if paths < 1:
-        raise ValueError(f"paths: {paths}; accepted: at least 1")
+        raise ValueError(f"paths must be at least 1, got {paths}")
     rng = np.random.default_rng(seed)
     points = data.detach().double().cpu().numpy()
     pairs = [rng.choice(len(points), 2, replace=False) for _ in range(paths)]
@@ -71,7 +71,7 @@ def relu_chain(model: nn.Module) -> list[tuple[Array, Array]]:
     flat = [module for module in flat if not isinstance(module, nn.Identity | nn.Dropout | nn.Flatten)]
     for module in flat:
         if not isinstance(module, nn.Linear | nn.ReLU):
-            raise ValueError(f"model: {type(module).__name__} in it; accepted: a chain of Linear and ReLU")
+            raise ValueError(f"model must be a chain of Linear and ReLU, got {type(module).__name__} in it")
     layers: list[tuple[Array, Array]] = []
     for module, after in zip(flat, [*flat[1:], None], strict=True):
         if isinstance(module, nn.Linear) and isinstance(after, nn.ReLU):
@@ -79,11 +79,11 @@ def relu_chain(model: nn.Module) -> list[tuple[Array, Array]]:
             bias = np.zeros(len(weight)) if module.bias is None else module.bias.detach().double().cpu().numpy()
             layers.append((weight, bias))
         elif isinstance(module, nn.Linear) and after is not None:
-            raise ValueError("model: two Linear without a ReLU between; accepted: a chain of Linear and ReLU")
+            raise ValueError("model must be a chain of Linear and ReLU, got two Linear without a ReLU between them")
     if not layers:
-        raise ValueError("model: no Linear with a ReLU behind it; accepted: a chain of them")
+        raise ValueError("model must be a chain of Linear and ReLU, got no Linear followed by a ReLU")
     if not all(np.isfinite(weight).all() and np.isfinite(bias).all() for weight, bias in layers):
-        raise ValueError("model: weights that are not finite; accepted: numbers only")
+        raise ValueError("model must have finite weights only")
     return layers
 
 
@@ -96,7 +96,7 @@ def _check_chain(model: nn.Module, layers: Sequence[tuple[Array, Array]], data: 
         before = values @ w.T + b
         found = seen.outputs.double().cpu().numpy()
         if found.shape != before.shape or not np.allclose(found, before, rtol=1e-3, atol=1e-3 * np.abs(before).max()):
-            raise ValueError("model: it does not apply its layers one after another; accepted: a chain")
+            raise ValueError("model must apply its layers one after another")
         values = np.maximum(before, 0.0)
 
 

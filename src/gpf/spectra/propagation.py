@@ -111,11 +111,11 @@ def propagation(sigma_w: float, sigma_b: float = 0.0, activation: Activation = "
 def critical_point(length: float, activation: Activation) -> tuple[float, float]:
     """sigma_w^2 and sigma_b^2 at which chi_1 is 1 and signals settle at this length; over all lengths, a line."""
     if not 0.0 < length < FAR:
-        raise ValueError(f"length: {length}; accepted: a number above 0")
+        raise ValueError(f"length must be above 0, got {length}")
     variance = 1.0 / _mean_square_slope(length, 1.0, activation)
     bias = length - variance * _mean_square(length, activation)
     if bias < -1e-6 * length:
-        raise ValueError(f"length: {length}; accepted: one on the critical line of this activation")
+        raise ValueError(f"length must be on the critical line of this activation, got {length}")
     return variance, bias if bias > 1e-9 * length else 0.0
 
 
@@ -128,7 +128,7 @@ def advise_depth(model: nn.Module | float, sigma_b: float | None = None, activat
     if not isinstance(model, nn.Module):
         return propagation(float(model), sigma_b or 0.0, activation or "relu").trainable_depth
     if sigma_b is not None or activation is not None:
-        raise ValueError("sigma_b, activation: given beside a model; accepted: only with sigma_w, for a model has both")
+        raise ValueError("sigma_b and activation must be omitted with a model, which has both")
     return propagation(*measured_variances(model)).trainable_depth
 
 
@@ -141,16 +141,16 @@ def measured_variances(model: nn.Module) -> tuple[float, float, Activation]:
     linear = [module for module in model.modules() if isinstance(module, nn.Linear)]
     activations = [module for module in model.modules() if is_activation(module)]
     if not linear or not activations:
-        raise ValueError("model: it has no linear layers, or no activations; accepted: one with both, or sigma_w")
+        raise ValueError("model must have linear layers and activations; otherwise pass sigma_w")
     sigma_w, sigma_b = np.sqrt(np.median([np.square(variances(module)) for module in linear[:-1] or linear], axis=0))
     return float(sigma_w), float(sigma_b), activations[0]
 
 
 def _check(sigma_w: float, sigma_b: float) -> None:
     if not 0.0 < sigma_w < np.inf:
-        raise ValueError(f"sigma_w: {sigma_w}; accepted: a number above 0")
+        raise ValueError(f"sigma_w must be above 0, got {sigma_w}")
     if not 0.0 <= sigma_b < np.inf:
-        raise ValueError(f"sigma_b: {sigma_b}; accepted: a number of at least 0")
+        raise ValueError(f"sigma_b must be at least 0, got {sigma_b}")
 
 
 def _mean_square(q: float, activation: Activation) -> float:

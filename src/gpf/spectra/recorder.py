@@ -98,7 +98,7 @@ def read_snapshots(folder: Path, build: Callable[[int], nn.Module]) -> Iterator[
             about["event"] = None if event is None else Event.from_json(event)
         except (SafetensorError, KeyError, TypeError, ValueError, RuntimeError, OSError) as error:
             reason = str(error).splitlines()[0]
-            raise ValueError(f"spectra: {path} is damaged ({reason}); accepted: one that a run wrote") from None
+            raise ValueError(f"{path} must be a file written by a run, but is damaged ({reason})") from None
         yield Snapshot(model=model, **about)
 
 

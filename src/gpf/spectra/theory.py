@@ -64,7 +64,7 @@ class Law:
         """E 1 / (lambda - z), at complex z off the real axis."""
         points = np.asarray(z, complex)
         if (points.imag == 0.0).any():
-            raise ValueError("z: on the real axis; accepted: an imaginary part that is not 0")
+            raise ValueError("z must have an imaginary part other than 0")
         upper = np.where(points.imag > 0.0, points, points.conj()).ravel() / self.scale
         s = self._transform(upper) / self.scale
         s = self.share * s - (1.0 - self.share) / (upper * self.scale)
@@ -137,7 +137,7 @@ class Law:
     def then(self, *steps: Step) -> "Law":
         """The law after further layers."""
         if self.scale != 1.0 or self.share != 1.0:
-            raise ValueError("then: of a law that is scaled, or of features; accepted: a normalised one, of samples")
+            raise ValueError("then needs a normalised law of samples, not of features")
         chain, population, parts = list(self.steps), self.population, self.parts
         for step in steps:
             if step.slope == 0.0:  # nothing of what was before is left
@@ -263,7 +263,7 @@ class Law:
 def _shape(**sizes: float) -> None:
     for name, size in sizes.items():
         if not 0 < size < np.inf:
-            raise ValueError(f"{name}: {size}; accepted: a number above 0")
+            raise ValueError(f"{name} must be above 0, got {size}")
 
 
 def marchenko_pastur(ratio: float, variance: float = 1.0) -> Law:
@@ -308,9 +308,9 @@ def deep_law(
     Between layers activations are centred and rescaled, so that every pre-activation has standard deviation `scale`.
     """
     if gram not in ("samples", "features"):
-        raise ValueError(f"gram: {gram!r}; accepted: samples, features")
+        raise ValueError(f"gram must be one of samples, features, got {gram!r}")
     if len(widths) < 2:
-        raise ValueError(f"widths: {list(widths)}; accepted: the inputs and at least one layer")
+        raise ValueError(f"widths must have the inputs and at least one layer, got {list(widths)}")
     _shape(m=m, **{f"n{n}": width for n, width in enumerate(widths)})
     f = moments(activation, scale)
     law = marchenko_pastur(m / widths[0]).then(*(layer_step(f.linearity, m / width) for width in widths[1:]))

@@ -1,7 +1,7 @@
 """Ablation of memory features: navigators without each group, compared with one that has them all.
 
-The default learner with two fixed layers, paired by seed; seeds begin at 200, where no choice was made. A group earns
-its place where leaving it out costs success or path length. Groups that stand in for each other are also left out
+The default learner with two fixed layers, paired by seed; seeds start at 200, where no choice was made. A group is
+worth keeping if leaving it out costs success or path length. Groups that can replace each other are also left out
 together.
 """
 
@@ -25,7 +25,7 @@ TOGETHER: tuple[Groups, ...] = (
     ("whiff", "time since whiff", "side", "wind", "ever met"),
 )
 LEFT_OUT: tuple[Groups, ...] = ((), *((group,) for group in FEATURES), *TOGETHER)
-"""What navigators do without; nothing at first, which the others are compared with."""
+"""Groups to leave out; first none, the baseline."""
 NETWORK: dict[str, Any] = {"gpf": False, "depth": 2}
 MEASURES = {
     "success": Measure("success", 1, ".2%", of_result("success")),
@@ -46,7 +46,7 @@ def ablations_study(seeds: range, steps: int, left_out: Sequence[Groups] = LEFT_
 
 
 def title(groups: Groups) -> str:
-    """What a set of groups is called."""
+    """The name of a set of groups."""
     return ", ".join(groups) or "nothing"
 
 
@@ -81,7 +81,7 @@ def _page(numbers: Numbers, name: str, family: Family) -> str:
             table(scores, family),
             family.sentence,
             f"Made by `{numbers['command']}`: {len(seeds) * len(scores)} runs, {numbers['minutes']:.0f} minutes of one"
-            f" core in all. Scores of every seed: [{name}.json]({name}.json).",
+            f" core in total. Scores of every seed: [{name}.json]({name}.json).",
         ]
     )
 

@@ -23,7 +23,7 @@ class Cell:
     group: str
     """The world, or whatever else its rivals share."""
     name: str
-    """What it is called on the page."""
+    """Its name on the page."""
     config: Callable[[int], Config]
     """Its settings with a seed."""
     place: Path
@@ -32,7 +32,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Study:
-    """What is trained."""
+    """The task and settings to train."""
 
     task: Task[Any]
     seeds: range

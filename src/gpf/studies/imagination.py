@@ -31,7 +31,7 @@ LATENCIES, WARM_UP = 300, 20
 
 
 def make_follow(name: str, scenario: Scenario) -> Tokenized | None:
-    """Whom rollouts follow: nobody (`repeat`), cast-and-surge, or the navigator of a run; all see tokens only."""
+    """Policy of rollouts: the first action again (`repeat`), cast-and-surge, or a run's navigator; all see tokens."""
     if name == "repeat":
         return None
     if name == "cast-and-surge":
@@ -102,13 +102,13 @@ def held_out(
 
 
 def passed_by(result: Evaluation) -> float | None:
-    """Of the failures whose paths were kept, the share that ended upwind of the source; None where there are none."""
+    """Of the failures whose paths were kept, the share that ended upwind of the source; None without failures."""
     ends = [path[-1, 0] for episode, path in result.paths.items() if not result.success[episode]]
     return float(np.mean(np.array(ends) < 0.0)) if ends else None
 
 
 def baselines_of(scenario: Scenario) -> dict[str, Policy]:
-    """Whom a planner is to be compared with."""
+    """Policies to compare a planner with."""
     return {
         "cast-and-surge that sees the same tokens": Tokenized(CastAndSurge(), scenario, SMELL),
         "cast-and-surge, raw": CastAndSurge(),
@@ -118,7 +118,7 @@ def baselines_of(scenario: Scenario) -> dict[str, Policy]:
 def imagined_navigator(
     world: TrainedWorld, epochs: int, seed: int, progress: Callable[[int], None] = lambda epochs: None
 ) -> tuple[Tokenized, list[float | None]]:
-    """A navigator that has learnt in imagination only; it sees tokens only."""
+    """A navigator trained in imagination only; it sees only tokens."""
     model, curve = learn_in_imagination(world, epochs, seed, progress=progress)
     policy = NetworkPolicy(FlatNetwork(model), "memory", "sampled", world.scenario)
     return Tokenized(policy, world.scenario, SMELL), curve
@@ -158,10 +158,10 @@ def navigators_beside(path: Path, scenario: Scenario) -> str:
             for row in rows
         ]
     if not rows:
-        raise ValueError(f"beside must be numbers from the same world, got {path}, in which nobody was there")
+        raise ValueError(f"beside must be numbers from the same world, but {path} has no agent in it")
     return (
-        f"Beside them, from [{path.stem}]({path.stem}.md), those who see more than tokens or were trained in the plume:"
-        f" {interval_words(min(len(row['seeds']) for row in rows))}, last checkpoints.\n\n"
+        f"For comparison, from [{path.stem}]({path.stem}.md), agents that see more than tokens or were trained in the"
+        f" plume: {interval_words(min(len(row['seeds']) for row in rows))}, last checkpoints.\n\n"
         + markdown_table(["", "success [95 %]", "steps to the source", "SPL", "seeds"], table)
     )
 
@@ -172,8 +172,8 @@ def planner_page(numbers: Numbers, name: str) -> str:
         [
             "# Planning in imagination",
             outcome_table(numbers["outcomes"]),
-            f"A planning step is {numbers['rollouts']} rollouts of {numbers['horizon']} steps; how long that takes is"
-            " measured by `benchmarks/world_speed.py`, whose table is in docs/world-model.md.",
+            f"A planning step is {numbers['rollouts']} rollouts of {numbers['horizon']} steps;"
+            " `benchmarks/world_speed.py` measures its time (see docs/world-model.md).",
             numbers["beside"],
             f"Made by `{numbers['command']}`.",
         ]
@@ -187,15 +187,15 @@ def dream_page(numbers: Numbers, name: str) -> str:
     passed = ", ".join("-" if share is None else f"{share:.0%}" for share in numbers["passed_by"])
     return join(
         [
-            "# Navigators that learnt in imagination only",
-            "PPO in lanes that the world model makes up, from the first weights on; then let loose in the plume, in"
-            " episodes that nothing was learnt or chosen on. All but the last row see tokens only.",
+            "# Navigators trained in imagination only",
+            "PPO from scratch, in lanes that the world model generates; then evaluated in held-out episodes in the"
+            " plume. All but the last row see only tokens.",
             outcome_table(numbers["outcomes"]),
-            f"Of the imagined episodes that ended in the last ten rollouts of learning, {imagined or 'none'} found an"
-            f" imagined source, seed by seed. In the plume, of the first 200 failures of each, {passed} ended upwind of"
-            " the source: the navigator had flown past it. The model knows nothing of where the source is. In"
-            " imagination whoever goes on against the wind will find it, and smell that is lost comes back as often as"
-            " it did for the behaviours of the data, most of which knew how to find it again.",
+            f"Of the imagined episodes that ended in the last ten rollouts of training, {imagined or 'none'} found an"
+            f" imagined source, by seed. In the plume, of the first 200 failures of each, {passed} ended upwind of the"
+            " source: the navigator had flown past it. The model does not know where the source is. In imagination, any"
+            " agent that keeps flying upwind finds it, and a lost smell returns as often as it did for the behaviours"
+            " of the data, most of which were able to find it again.",
             f"Made by `{numbers['command']}`.",
         ]
     )

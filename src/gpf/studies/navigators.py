@@ -39,7 +39,7 @@ from gpf.tasks.plume import TASK
 
 @dataclass(frozen=True)
 class Agent:
-    """Somebody who searches: a learner with its settings, or a baseline."""
+    """An agent: a learner with its settings, or a baseline."""
 
     name: str
     config: Config | None = None
@@ -48,7 +48,7 @@ class Agent:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """Who is compared, where, and how often; what a .toml file says."""
+    """Agents, scenarios and seeds of a comparison; the content of a .toml file."""
 
     agents: dict[str, dict[str, Any]]
     """By name, the settings of a navigator, or `policy` alone; the others are compared with the first."""
@@ -59,7 +59,7 @@ class Comparison:
     """Held-out episodes of each seed's last checkpoint."""
     title: str = "A comparison"
     about: str = ""
-    """What there is to say before the table."""
+    """Introduction above the table."""
 
     def __post_init__(self) -> None:
         check(self)
@@ -114,7 +114,7 @@ def read_comparison(path: Path, changes: Mapping[str, Any] | None = None) -> Com
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """What a TOML file says."""
+    """The content of a TOML file."""
     try:
         return tomllib.loads(path.read_text())
     except (OSError, ValueError, RecursionError) as error:
@@ -172,7 +172,7 @@ def compare_navigators(
 
 
 def _row(comparison: Comparison, scenario: str, agent: Agent, outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    """What an agent did in a world: its scores seed by seed, and what they amount to."""
+    """An agent's scores in a world, by seed and in summary."""
     episodes = comparison.episodes
     if agent.policy is None:
         evaluations = [load_navigator(one.folder).evaluate(episodes) for one in outcomes]
@@ -198,7 +198,7 @@ def _row(comparison: Comparison, scenario: str, agent: Agent, outcomes: Sequence
 
 
 def derived(row: dict[str, Any], rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """What the scores of an agent amount to, alone and against the first agent of its world; for other programs."""
+    """Summary of an agent's scores, and differences from the first agent of its world; for other programs."""
     reference = _reference(row, rows)
     found: dict[str, Any] = {"success": over_seeds(row["scores"])}
     if row is not reference:
@@ -229,17 +229,16 @@ def _page(numbers: Numbers, name: str, family: Family) -> str:
             f"# {numbers['title']}",
             numbers["about"],
             f"Last checkpoint of every run, no picking; seeds {seeds[0]} to {seeds[-1]}, {numbers['episodes']:,}"
-            f" held-out episodes each. Success rates are {interval_words(len(seeds))}. Against the first agent of a"
-            " world: the mean difference over shared seeds (of success in points), with its 95 % interval by Student's"
-            " t and the p of a permutation test, bold where the interval does not include zero and the test counts"
-            " after correction."
-            " Parameters are all weights and biases of the network that are not zero. Scores of every seed:"
+            f" held-out episodes each. Success rates are {interval_words(len(seeds))}. Differences from the first agent"
+            " of a world are means over shared seeds (of success in points), with 95 % intervals by Student's t and the"
+            " p of a permutation test; bold ones are significant after correction."
+            " Parameters are all nonzero weights and biases of the network. Scores of every seed:"
             f" [{name}.json]({name}.json).",
             caution(len(seeds)),
             table(rows, family),
             family.sentence,
             f"![{numbers['title']}]({name}.png)",
-            f"Training took, in seconds of one core, median over seeds: {times(rows)}.",
+            f"Training time on one core, s, median over seeds: {times(rows)}.",
             f"Made by `{numbers['command']}`.",
         ]
     )
@@ -249,8 +248,8 @@ def table(rows: Sequence[dict[str, Any]], family: Family) -> str:
     """The rows as Markdown."""
     success = f"success rate ({centre_name(len(rows[0]['seeds']))}, 95 % CI)"
     header = [
-        "world", "agent", success, "worst seed", "against the first (95 % CI), p", "mean steps", "SPL",
-        "against the first (95 % CI), p", "depth", "density", "parameters",
+        "world", "agent", success, "worst seed", "difference (95 % CI), p", "mean steps", "SPL",
+        "difference (95 % CI), p", "depth", "density", "parameters",
     ]  # fmt: skip
     lines = [
         [
@@ -318,7 +317,7 @@ def figure(
         curves.set_ylim(0, 1.03)
         curves.set_xlabel("steps, millions")
         curves.set_ylabel(f"success in validation on {Path(world).stem}: {centre_name(comparison.seeds)}, 95 %")
-        sizes.set_xlabel("weights and biases that are not zero")
+        sizes.set_xlabel("nonzero weights and biases")
         sizes.set_ylabel("held-out success of each seed's last checkpoint")
         for axes in (curves, sizes):
             axes.grid(alpha=0.3)

@@ -47,17 +47,17 @@ def measure_plume(
     command: str,
     progress: Progress,
 ) -> Path:
-    """Measure a scenario's plume, and write a page of it; returns where it is.
+    """Measure a scenario's plume and write a page about it; returns the path of the page.
 
     Args:
         scenario: The world.
-        about: What it is called (`scenario`), and what was changed in it (`set`).
+        about: Its name (`scenario`), and the changes to it (`set`).
         seconds: Duration of the series of each seed, s.
-        seeds: Of the worlds.
+        seeds: Seeds of the worlds.
         threshold: Concentration above which a sample belongs to a whiff; None for the scenario's `whiff_threshold`.
-        folder: Of the page.
-        name: Of the page.
-        command: That was typed.
+        folder: Folder of the page.
+        name: Name of the page.
+        command: The command as typed.
         progress: Called with the number of steps done since the last call.
     """
     found = survey(scenario, seconds, seeds, threshold, progress=progress)
@@ -85,7 +85,7 @@ def page(numbers: Numbers, name: str) -> str:
             f"# {_title(numbers)}",
             f"{_length(numbers)}, a sample every {statistics['time_step']:g} s, with the source at a fixed place. A"
             f" whiff is a run of samples with a concentration above {statistics['threshold']:g}.",
-            "## Realism: medians over the probes on the axis, against field plumes",
+            "## Realism: medians over the probes on the axis, and ranges of field plumes",
             _checks(numbers["realism"]),
             _verdict(numbers),
             "## Statistics on the axis",
@@ -122,13 +122,13 @@ def _range(check: dict[str, Any]) -> str:
 
 
 def _verdict(numbers: Numbers) -> str:
-    """What the checks amount to, and whether there was enough data for them."""
+    """Summary of the checks, with a warning if there was not enough data for them."""
     failed = sum(not one["passed"] for one in numbers["realism"])
     total = len(numbers["realism"])
     said = "The plume passes all checks." if failed == 0 else f"The plume fails {failed} of {total} checks."
     statistics = numbers["statistics"]
     if statistics["seconds"] < SECONDS or statistics["records"] < SEEDS:
-        said += f" The checks are meant for {SEEDS} seeds of {SECONDS:,.0f} s; with fewer they are less certain."
+        said += f" The checks are designed for {SEEDS} seeds of {SECONDS:,.0f} s; with less data they are less certain."
     return said
 
 

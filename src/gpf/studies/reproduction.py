@@ -105,7 +105,7 @@ def agents(runs: Path, scenario: str = "reference") -> list[Agent]:
 
 
 def chosen_agents(runs: Path, parts: Sequence[Part], scenario: str = "reference") -> list[Agent]:
-    """Those whom some parts need; the experiment, which the others are held against, is always among them."""
+    """The agents of some parts; always includes the experiment, which the others are compared with."""
     return [agent for agent in agents(runs, scenario) if agent.part in ("experiment", *parts)]
 
 
@@ -155,7 +155,7 @@ def reproduce(
 
 
 def _scores(run: Outcome, agent: Agent) -> dict[str, Any]:
-    """What a run reached: in validation every 500 episodes, held out at its best and its last checkpoint."""
+    """Scores of a run: validation every 500 episodes, and held-out episodes at its best and its last checkpoint."""
     validated = [line for line in run.lines if line["validation"] is not None]
     scores: dict[str, Any] = {
         "curve": [line["validation"]["success"] for line in validated],
@@ -185,7 +185,7 @@ def _kept(shape: dict[str, Any], width: int) -> float:
     return 1.0 - float(shape["pruned"]) / (shape["weights"] - width * width)
 
 
-# What it amounts to
+# Summary
 
 
 def column(scores: dict[str, Any], agent: str, key: str) -> NDArray[np.float64]:
@@ -213,22 +213,22 @@ def change(ours: NDArray[np.float64], theirs: NDArray[np.float64], family: Famil
 
 
 def page(scores: Numbers, name: str) -> str:
-    """The text of a page; figures lie beside it."""
+    """The text of a page; figures are in the same folder."""
     return corrected(lambda family: _page(scores, family))
 
 
 def _page(scores: Numbers, family: Family) -> str:
     seeds = scores["seeds"]
     sections = [
-        "# The paper's experiment, and its claims",
-        f"Online, one world, one update a step, world `{Path(scores['scenario']).stem}`;"
+        "# The paper's experiment and its claims",
+        f"Online, one world, one update per step, world `{Path(scores['scenario']).stem}`;"
         f" {EPISODES:,} episodes, an evaluation every {EVERY} over 200 others; seeds {seeds[0]} to"
         f" {seeds[-1]}. Percent of episodes in which the source was found:"
         f" {interval_words(len(seeds))}. Differences are means over shared seeds with 95 % intervals by Student's t; p"
-        " is that of a permutation test; a difference is shown where its interval does not include zero and the test"
-        " counts after correction. `best` is the checkpoint of the best evaluation, as in the paper;"
-        " `last` is the end, with no picking; both in 2,000 held-out episodes unless 100 are said. GPF has the values"
-        " of the authors' code, but masks that hold. Scores of every seed: [reproduction.json](reproduction.json).",
+        " is that of a permutation test; a difference is significant if its interval does not include zero and its test"
+        " is significant after correction. `best` is the checkpoint of the best evaluation, as in the paper;"
+        " `last` is the final one; both over 2,000 held-out episodes unless the table says 100. GPF has the values"
+        " of the authors' code, but permanent masks. Scores of every seed: [reproduction.json](reproduction.json).",
         caution(len(seeds)),
         family.sentence,
         _training_section(scores),
@@ -243,7 +243,7 @@ def _page(scores: Numbers, family: Family) -> str:
     runs = sum(len(agent["runs"]) for agent in scores["agents"].values())
     sections.append(
         f"Made by `{scores['command']}`: {runs} runs, {scores['seconds'] / 60:.0f} minutes of training on one core in"
-        " all."
+        " total."
     )
     return join(sections)
 
@@ -277,7 +277,7 @@ def _training_section(scores: dict[str, Any]) -> str:
         "control, authors' code", "control, ours", "Q-learning, ours",
     ]  # fmt: skip
     return (
-        f"## The table of the paper beside ours\n\n{markdown_table(header, rows)}\n\n"
+        f"## The paper's table and ours\n\n{markdown_table(header, rows)}\n\n"
         "![training curve](reproduction-training.png)\n\n![Q-learning](reproduction-q-learning.png)\n\n"
         + _one_run_section(scores)
     )
@@ -324,18 +324,18 @@ def _claims_section(scores: dict[str, Any], family: Family) -> str:
 
     steady = [int(np.count_nonzero((curves(scores, name)[:, 1:] >= 0.9).all(axis=1))) for name in ("canonical", "GPF")]
     rows = [
-        ["GPF does better than its one-layer control (98.0 against 96.5 %)", *both("GPF", "canonical")],
+        ["GPF does better than its one-layer control (98.0 and 96.5 %)", *both("GPF", "canonical")],
         ["The same, with the values that the text gives", *both("GPF, values of the text", "canonical")],
         ["Expected SARSA does better than Q-learning (a figure)", *both("canonical", "Q-learning")],
     ]
     seeds = len(scores["seeds"])
     above = 100 * float(np.mean(column(scores, "GPF", "peak") - column(scores, "GPF", "best")))
     return (
-        "## What the intervals say\n\n"
+        "## Verdicts\n\n"
         + markdown_table(["claim", "best evaluation", "`best`, held out", "`last`, held out"], rows)
-        + "\n\nConsistent behaviour after about 1,000 episodes: from there on, all evaluations are at 90 % or above in"
+        + "\n\nConsistent behaviour after about 1,000 episodes: from then on, all evaluations reach 90 % or more in"
         f" {steady[0]} of {seeds} seeds of the control and in {steady[1]} of {seeds} of GPF. The best of"
-        f" ten evaluations differs by {above:+.1f} points from what its checkpoint does held out (GPF, mean of seeds)."
+        f" ten evaluations differs by {above:+.1f} points from its checkpoint's held-out success (GPF, mean of seeds)."
     )
 
 
@@ -366,9 +366,10 @@ def _sparsity_section(scores: dict[str, Any], family: Family) -> str:
         for name in ("grown and pruned", "grown, not pruned", "canonical")
     ]
     return (
-        "## Success at 47.9, 19.6 and 9.9 % of the weights, with masks that hold\n\n"
-        "A layer grows at episodes 2,000, 3,000 and 4,000, and 10 episodes later the weights of least OBD saliency in"
-        " the older layers are pruned to the paper's share, for good. In the authors' code they grow back.\n\n"
+        "## Success at 47.9, 19.6 and 9.9 % of the weights, with permanent masks\n\n"
+        "A layer grows at episodes 2,000, 3,000 and 4,000, and 10 episodes later the weights with the lowest OBD"
+        " saliency in the older layers are pruned to the paper's share, permanently. In the authors' code they grow"
+        " back.\n\n"
         + markdown_table(
             [
                 "kept, paper",
@@ -381,9 +382,7 @@ def _sparsity_section(scores: dict[str, Any], family: Family) -> str:
             rows,
         )
         + "\n\n"
-        + markdown_table(
-            ["agent", "best evaluation", "`best`, held out", "`last`, held out", "density at the end"], ends
-        )
+        + markdown_table(["agent", "best evaluation", "`best`, held out", "`last`, held out", "final density"], ends)
     )
 
 
@@ -404,8 +403,8 @@ def _budget_section(scores: dict[str, Any], family: Family) -> str:
             words = {"peak": "best evaluation", "best": "`best`, held out", "last": "`last`, held out"}[key]
             rows.append([name, words, told, middle(half), middle(whole), change(whole, half, family)])
     return (
-        f"## 50 s against 100 s\n\nIn the authors' code 600 against 1,200 steps of {time_step} s; here {long // 2:,}"
-        f" against {long:,}. An episode ends at the source or with its budget: every failure is a timeout by"
+        f"## 50 s and 100 s\n\nIn the authors' code 600 and 1,200 steps of {time_step} s; here {long // 2:,}"
+        f" and {long:,}. An episode ends at the source or with its budget: every failure is a timeout by"
         " construction. Trained and evaluated with the same budget.\n\n"
         + markdown_table(["agent", "measure", "paper", f"{long // 2:,} steps", f"{long:,} steps", "difference"], rows)
     )
@@ -428,7 +427,7 @@ def _width_section(scores: dict[str, Any], family: Family) -> str:
             rows.append([depth, width, f"{parameters(depth, width):,}", *cells, *changes])
     header = [
         "depth", "width", "parameters", "best evaluation", "`best`, held out", "`last`, held out",
-        "`best` against one layer", "`last` against one layer",
+        "`best`, difference from one layer", "`last`, difference from one layer",
     ]  # fmt: skip
     return (
         "## Deeper or wider, at equal parameters\n\nThe supplement: deeper networks outperformed shorter, wider ones."
@@ -440,7 +439,7 @@ def _width_section(scores: dict[str, Any], family: Family) -> str:
 
 
 def training_figure(scores: dict[str, Any]) -> Figure:
-    """The paper's training curve: one run with its events above, all seeds beside the paper's own curve below."""
+    """The paper's training curve: one run with its events above, all seeds and the paper's own curve below."""
     drawing = Figure(figsize=(10, 9.5), layout="constrained")
     one, every, depth = drawing.subplots(3, 1, sharex=True, height_ratios=(2, 2, 0.8))
     episodes = np.array(list(PAPER_TABLE))

@@ -37,9 +37,9 @@ Visits = list[dict[str, Any]]
 TITLES: dict[str, str] = {
     "gpf": "GPF", "depth-1": "depth 1", "depth-2": "depth 2", "depth-4": "depth 4",
     "budget": "one network of GPF's budget", "continual-backprop": "continual backprop",
-    "l2-init": "L2 to the first weights", "shrink-and-perturb": "shrink and perturb", "ewc": "online EWC",
+    "l2-init": "L2 to the initial weights", "shrink-and-perturb": "shrink and perturb", "ewc": "online EWC",
     "replay": "experience replay", "reset-on-drop": "reset on detected drop",
-    "reset": "oracle: begins anew", "one-each": "oracle: one network each",
+    "reset": "oracle: starts from scratch", "one-each": "oracle: one network each",
     "gpf-no-grow": "GPF without growing", "gpf-no-prune": "GPF without pruning",
     "gpf-no-freeze": "GPF without freezing", "gpf-no-soften": "GPF without softening",
 }  # fmt: skip
@@ -59,7 +59,7 @@ def _mean(name: str, title: str, better: int, form: str) -> Measure:
 
 
 def measures_against(fresh: Mapping[Path, Outcome]) -> dict[str, Measure]:
-    """All measures; some are held against the fresh learner of the same stream and seed, here by a run's folder."""
+    """All measures; some are relative to the fresh learner of the same stream and seed, found by a run's folder."""
 
     def rival(outcome: Outcome) -> Visits:
         return _visits(fresh[outcome.folder])
@@ -124,7 +124,7 @@ class Plan:
         return (0,) if stream.endswith(".json") else self.orders
 
     def config(self, stream: str, order: int, learner: LearnerName, method: str, seed: int) -> Config:
-        """What one run is made of."""
+        """Settings of one run."""
         changes = ABLATIONS.get(method, {})
         name: Any = "gpf" if changes else method
         return Config(
@@ -148,7 +148,7 @@ class Plan:
 
 
 def group(stream: str, order: int, learner: str) -> str:
-    """What the methods of a comparison share."""
+    """Settings that the methods of a comparison share."""
     return f"{stream}/{order}/{learner}"
 
 
@@ -207,7 +207,7 @@ def pooled(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _mean_of(values: Sequence[float | None]) -> float | None:
-    """The mean of the values that there are; None if there is none."""
+    """The mean of the values that are not None; None if there are none."""
     known = [value for value in values if value is not None]
     return float(np.mean(known)) if known else None
 
@@ -271,7 +271,7 @@ def gap_closed(rows: Sequence[dict[str, Any]]) -> tuple[float, float, float] | N
 
 
 def page(numbers: Numbers, name: str) -> str:
-    """The text of a page; figures lie beside it."""
+    """The text of a page; figures are in the same folder."""
     return corrected(lambda family: _page(numbers, name, family))
 
 
@@ -281,18 +281,18 @@ def _page(numbers: Numbers, name: str, family: Family) -> str:
     minutes = sum(sum(row["seconds"]) for row in rows) / 60.0
     sections = [
         "# Shifting worlds: does it keep learning?",
-        f"Worlds change without notice in the midst of episodes; seeds {seeds[0]} to {seeds[-1]}"
-        f"{_orders_words(plan['orders'])}. A visit is counted in episodes, so that whoever fails"
+        f"Worlds change without notice during episodes; seeds {seeds[0]} to {seeds[-1]}"
+        f"{_orders_words(plan['orders'])}. A visit is counted in episodes, so a method that fails"
         " has more steps to learn from."
-        " Methods that are not said to have another depth have two layers with policy gradient and one with"
-        f" values. Numbers are {interval_words(len(seeds))}. **Area**: success online, over all"
-        " visits. **Forgetting**: success in the last episodes of a visit (of each of 100 lanes, its last) less"
-        " that in the first to end in the next visit to the same regime, which were under way when the world"
-        " changed; or less that in the first that began there. **Recovery**: episodes after a change until the"
-        " latest 100 are at 90 % of what a fresh learner ends the visit with. **Forward transfer**: success in"
-        " regimes met for the first time, less a fresh learner's. **Parameters**: greatest number of weights and"
-        " biases that are not zero, in use and kept. Dead units, effective rank and mean absolute weight: means"
-        f" over layers and visits' ends. The oracles are told of every change. {PAIRED_WORDS}"
+        " Unless its name says otherwise, a method has two layers with policy gradient and one with"
+        f" values. Numbers are {interval_words(len(seeds))}. **Area**: online success over all"
+        " visits. **Forgetting**: success in the last episodes of a visit (the last one of each of 100 lanes) minus"
+        " success in the first to end in the next visit to the same regime, which were running when the world"
+        " changed; or minus success in the first that started there. **Recovery**: episodes after a change until the"
+        " latest 100 reach 90 % of a fresh learner's final success in the visit. **Forward transfer**: success in"
+        " new regimes, minus a fresh learner's. **Parameters**: maximum number of nonzero weights and"
+        " biases, used and stored. Dead units, effective rank and mean absolute weight: means"
+        f" over layers and ends of visits. The oracles are notified of every change. {PAIRED_WORDS}"
         f" Measures of every seed: [{name}.json]({name}.json).",
         caution(len(seeds)),
         family.sentence,
@@ -318,7 +318,7 @@ def _page(numbers: Numbers, name: str, family: Family) -> str:
                 f"![{stream}, {learner}]({figure_name(name, stream, learner, order, orders)})" for order in orders
             ]
     runs = len(rows) * len(seeds)
-    sections.append(f"Made by `{numbers['command']}`: {runs} runs, {minutes:.0f} minutes of one core in all.")
+    sections.append(f"Made by `{numbers['command']}`: {runs} runs, {minutes:.0f} minutes of one core in total.")
     return join(sections)
 
 
@@ -377,7 +377,7 @@ def figure(plan: Plan, outcomes: Mapping[str, Sequence[Outcome]]) -> Figure:
 
 
 MARKS: dict[str, tuple[str, str, str]] = {
-    "trial": ("|", "0.4", "tries what is kept"),
+    "trial": ("|", "0.4", "tries stored versions"),
     "new-path": ("^", "C2", "grows a new path"),
     "recalled": ("o", "C0", "recalls a version"),
     "continued": ("_", "0.4", "goes on"),
@@ -387,7 +387,7 @@ MARKS: dict[str, tuple[str, str, str]] = {
 
 
 def _draw_events(axes: Any, seed: int, ours: Sequence[Outcome] | None) -> None:
-    """What GPF did in the first seed's run."""
+    """GPF's events in the first seed's run."""
     axes.set_yticks([])
     axes.set_ylabel(f"seed {seed}", fontsize=8)
     if not ours:

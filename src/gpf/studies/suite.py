@@ -36,7 +36,7 @@ class Plan:
     """Who searches where, and how often."""
 
     agents: tuple[str, ...] = tuple(AGENTS)
-    """Agents of the suite, or `module:function` of one's own."""
+    """Agents of the suite, or `module:function` of a user's agent."""
     worlds: tuple[str, ...] = names_of()
     seeds: int = number(SEEDS, 1)
     first_seed: int = number(0, 0)
@@ -74,7 +74,7 @@ class Plan:
         said = f"Seeds {seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else f"Seed {seeds[0]}"
         said += f", {self.episodes:,} held-out episodes each in each world (slow agents at most {SLOW_EPISODES})."
         if self.quick:
-            return f"{said} **A trial with `--quick`: nobody has learned anything.**"
+            return f"{said} **A trial with `--quick`: no agent is trained.**"
         official = self.episodes == EPISODES and self.first_seed + self.seeds <= SEEDS
         return said if official else f"{said} **This is not the suite's protocol; the results cannot be submitted.**"
 
@@ -122,7 +122,7 @@ class Plan:
 
 
 def code_of(agent: str) -> str:
-    """A digest of the module of one's own agent; empty for an agent of the suite. The module is found here, too."""
+    """A digest of the module of a user's agent; empty for an agent of the suite. Also imports the module."""
     if ":" not in agent:
         return ""
     if (here := str(Path.cwd())) not in sys.path:  # as it is in the processes that run the agent
@@ -138,7 +138,7 @@ def code_of(agent: str) -> str:
 
 
 def try_out(agent: str, world: str, config: Config) -> None:
-    """Let one's own agent act once in two lanes of a world."""
+    """Let a user's agent act once in two lanes of a world."""
     scenario = config.scenario(world)
     policy, lanes = own_policy(agent, world, scenario), World(2, scenario, threads=1)
     seeds = range(VALIDATION, VALIDATION + 2)
@@ -182,7 +182,7 @@ def add_results(paths: Sequence[Path], folder: Path, name: str, command: str) ->
     """Add others' results to a page; nothing changes if anything is wrong with one of them."""
     place = folder / f"{name}.json"
     if not place.exists():
-        raise ValueError(f"{place} does not exist; run gpf suite first, or say with --page where its page is")
+        raise ValueError(f"{place} does not exist; run gpf suite first, or pass the folder of its page with --page")
     numbers = read_numbers(place)
     try:
         results = checked_results(numbers)

@@ -52,7 +52,7 @@ def _page(
             f"![performance profiles]({name}.png)",
             "Performance profiles: the share of an agent's (world, seed) runs that score above tau, with 95 % bands of"
             " a bootstrap that is stratified by world (Agarwal et al. 2021). Higher is better.",
-            "## What the suite tells apart",
+            "## Significant differences",
             _hard_worlds(numbers["agents"], success),
             _reversals(success, family),
             _generalist(scores, family),
@@ -71,17 +71,17 @@ def _most_seeds(scores: Scores) -> int:
 
 
 def _statistics(scores: Scores) -> str:
-    """What the numbers of the tables are."""
+    """Describes the numbers of the tables."""
     counts = sorted({len(seeds) for worlds in scores.values() for seeds in worlds.values()})
     words = "; ".join(f"with {count} seed{'s' if count > 1 else ''}: {interval_words(count)}" for count in counts)
     single = " A success rate of a single seed has Wilson's interval over episodes." if counts[0] == 1 else ""
-    return f"Last checkpoint of every run, no picking. Numbers of a world are, {words}.{single}"
+    return f"Last checkpoint of every run. Numbers of a world are, {words}.{single}"
 
 
 def _overview(numbers: Numbers, scores: Mapping[str, Scores], ranks: Mapping[str, Mapping[str, Interval]]) -> str:
     """A row for each agent: how it does over all worlds, and what it costs."""
     header = [
-        "agent", "what it is", "worlds", "seeds", "mean rank, success (95 %)", "mean rank, SPL (95 %)",
+        "agent", "description", "worlds", "seeds", "mean rank, success (95 %)", "mean rank, SPL (95 %)",
         f"P(more success than {BASELINE}) (95 %)", "parameters", "decision, ms", "training, s",
     ]  # fmt: skip
     rows = []
@@ -110,10 +110,10 @@ def _overview_words(scores: Mapping[str, Scores]) -> str:
         else ""
     )
     return (
-        "An agent's rank in a world is that of its mean over seeds (1 is best; equal ones share a rank). Ranks are"
-        " means over worlds with intervals of the stratified bootstrap, of agents that were in every world."
+        "An agent's rank in a world is that of its mean over seeds (1 is best; ties share a rank). Ranks are"
+        " means over worlds with intervals of the stratified bootstrap, for agents that were in every world."
         f" P(more success) is the probability that a run of the agent has a higher success rate than one of {BASELINE}"
-        f" in the same world, ties counting half, as a mean over worlds.{few} Parameters, times of a decision (one"
+        f" in the same world, counting ties half, as a mean over worlds.{few} Parameters, times of a decision (one"
         " episode, one core) and of training are medians over runs; times depend on the machine."
     )
 
@@ -183,9 +183,9 @@ def _generalist(scores: Mapping[str, Scores], family: Family) -> str:
         rows.append([world, summary(list(ours.values()), ".1%"), summary(list(theirs.values()), ".1%"), *cells])
     header = ["world", "generalist", f"specialist ({SPECIALIST})", "difference, points (95 %)", "SPL (95 %)"]
     return (
-        "One navigator trained in varied worlds against one that was trained in each world: differences are means over"
-        " shared seeds with Student's intervals, bold where the interval excludes zero and a permutation test counts"
-        " after correction.\n\n" + markdown_table(header, rows)
+        "One navigator trained in varied worlds, compared with one trained in each world: differences are means over"
+        " shared seeds with Student's intervals; bold ones are significant after correction.\n\n"
+        + markdown_table(header, rows)
     )
 
 

@@ -15,7 +15,7 @@ from gpf.tasks.searching import QUANTILES
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """What an agent did in a world with a seed."""
+    """An agent's results in a world with a seed."""
 
     agent: str
     world: str
@@ -40,7 +40,7 @@ class Record:
 
 
 _OPTIONAL = ("seconds",)
-"""What a record may leave out."""
+"""Optional fields of a record."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Hyperparameter search for a task: Optuna draws variants, our executors train them, and a page shows the results.
 
-A variant is trained seed by seed; after each seed Optuna's pruner may give it up. The search's state is in SQLite and
-every run in a folder that its settings name, so that a killed search resumes and repeats no finished run.
+A variant is trained seed by seed; after each seed Optuna's pruner may stop it. The state of the search is in SQLite and
+every run is in a folder named by its settings, so a killed search resumes without repeating finished runs.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ SHOWN = 15
 
 @dataclass(frozen=True, kw_only=True)
 class Range:
-    """What a setting may be: some choices, or numbers from low to high."""
+    """The range of a setting: choices, or numbers from low to high."""
 
     choices: tuple[Any, ...] = ()
     low: int | float | None = None
@@ -71,13 +71,13 @@ class Range:
 
 @dataclass(frozen=True, kw_only=True)
 class Search:
-    """What is searched, and how; what a .toml file says."""
+    """The search space and method; the content of a .toml file."""
 
     task: str
     space: dict[str, dict[str, Any]]
     """By setting, its range; `rules.NAME` for a rule."""
     measure: str
-    """What of a run's result is to be good, such as spl, or validation.loss."""
+    """The number of a run's result to optimise, such as spl, or validation.loss."""
     direction: Literal["max", "min"] = "max"
     settings: dict[str, Any] = field(default_factory=dict)
     """The same in all variants."""
@@ -90,7 +90,7 @@ class Search:
     """Variants that are drawn, and trained, at the same time."""
     seeds: int = number(2, 1)
     first_seed: int = number(0, 0)
-    title: str = "A search for settings"
+    title: str = "Hyperparameter search"
 
     def __post_init__(self) -> None:
         check(self)
@@ -206,7 +206,7 @@ def _train_batch(
 
 
 def _drawn(optuna: Any, study: Any) -> list[Any]:
-    """Variants that have ended, of which some failed by themselves; not those that are to be tried again."""
+    """Variants that have ended, including failed ones, but not those that will be tried again."""
     ended = [trial for trial in study.get_trials() if trial.state.is_finished()]
     return [t for t in ended if t.state != optuna.trial.TrialState.FAIL or t.user_attrs.get("failed")]
 
@@ -287,7 +287,7 @@ def _shown(value: Any) -> str:
 
 
 def history_figure(numbers: Numbers) -> Figure:
-    """What each variant scored, and the best so far; and the scores by each setting that is a number."""
+    """Scores of all variants with the best so far, and scores by each numeric setting."""
     ended = [trial for trial in numbers["trials"] if trial["scores"]]
     values = [float(np.mean(trial["scores"])) for trial in ended]
     names = [

@@ -18,7 +18,7 @@ from gpf.tasks.report import spectra_figure, weights_claim
 from gpf.tasks.task import Outcomes, Task
 
 BY_T = "t"
-"""What numbers say of the intervals in the words of their claims: Student's below 10 seeds."""
+"""The kind of intervals in the sentences of the claims: Student's below 10 seeds."""
 SUMMARY = "paper-tasks"
 """Name of the page that holds the paper's words against all pages' numbers."""
 
@@ -91,7 +91,7 @@ def _page(numbers: Numbers, name: str, family: Family) -> str:
             claims_table({name: claims}) if claims else "",
             _note_on_claims([numbers]),
             *(f"![{_caption(file)}]({file})" for file in numbers["figures"]),
-            f"Made by `{numbers['command']}`: {runs} runs, {numbers['minutes']:.0f} minutes of one core in all."
+            f"Made by `{numbers['command']}`: {runs} runs, {numbers['minutes']:.0f} minutes of one core in total."
             f" Numbers of every seed: [{name}.json]({name}.json).",
         ]
     )
@@ -102,7 +102,7 @@ def _caption(file: str) -> str:
 
 
 def stored_claims(numbers: Numbers) -> list[Claim]:
-    """The claims of a page's numbers; those of too few seeds have no verdict, whatever is written there."""
+    """The claims of a page's numbers; with too few seeds, stored verdicts are dropped."""
     return [Claim(**claim).of(len(numbers["seeds"])) for claim in numbers.get("claims", [])]
 
 
@@ -113,13 +113,13 @@ def _note_on_claims(pages: Sequence[Numbers]) -> str:
         return ""
     fewest, most = (pick(len(numbers["seeds"]) for numbers in old) for pick in (min, max))
     return (
-        "Intervals in the words of the claims were computed when the runs ended, as percentile bootstraps over"
-        f" {fewest if fewest == most else f'{fewest} to {most}'} seeds. They cover less often than 95 %."
+        "Intervals in the sentences of the claims were computed when the runs ended, as percentile bootstraps over"
+        f" {fewest if fewest == most else f'{fewest} to {most}'} seeds. Their coverage is below 95 %."
     )
 
 
 def _against(task: Task[Any], scores: Mapping[str, Mapping[str, Values]], family: Family) -> str:
-    """What is ours less each other variant, seed by seed."""
+    """Difference between GPF and each other variant, by seed."""
     judged = {key: measure for key, measure in task.measures.items() if measure.better}
     ours = [variant for variant in scores if variant in task.ours]
     others = [variant for variant in scores if variant not in ours]
@@ -138,7 +138,7 @@ def _against(task: Task[Any], scores: Mapping[str, Mapping[str, Values]], family
 
 
 def write_summary(folder: Path, tasks: Sequence[str] = tuple(REGISTRY)) -> Path | None:
-    """The paper's words against our numbers, of all pages in a folder; None where there are none yet."""
+    """The paper's claims and our numbers, of all pages in a folder; None without pages."""
     found = {name: read_numbers(folder / f"{name}.json") for name in tasks if (folder / f"{name}.json").exists()}
     claims = {name: some for name, numbers in found.items() if (some := stored_claims(numbers))}
     if not claims:
@@ -146,8 +146,8 @@ def write_summary(folder: Path, tasks: Sequence[str] = tuple(REGISTRY)) -> Path 
     text = join(
         [
             "# The paper's other tasks, claim by claim",
-            "What the paper says in its section on generalisation, and what we measured; every task's own page has its"
-            " numbers, its figures and the command that made them.",
+            "The claims of the paper's section on generalisation, and our measurements. The page of each task has its"
+            " numbers, its figures and the command that produced them.",
             claims_table(claims),
             _note_on_claims([found[name] for name in claims]),
             f"A verdict takes {ENOUGH_SEEDS} seeds.",

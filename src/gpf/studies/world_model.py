@@ -77,17 +77,17 @@ def page(numbers: Numbers, name: str) -> str:
         [
             "# The world model",
             f"Sequences: {data['steps']:,} steps in {data['episodes']:,} episodes of"
-            f" {', '.join(data['behaviours'])}; eight of ten sequences to learn from, one to stop early"
-            f" on, and one, {data['test_steps']:,} steps, to report here. Numbers are {interval_words(seeds)}.",
+            f" {', '.join(data['behaviours'])}; 80 % of the sequences are for training, 10 % for"
+            f" validation, and 10 %, {data['test_steps']:,} steps, for testing. Numbers are {interval_words(seeds)}.",
             caution(seeds),
-            "## Predictions: cross-entropy of the next observation, nats a token",
+            "## Predictions: cross-entropy of the next observation, nats per token",
             _losses(baselines, measured),
             _verdict(baselines, measured),
             f"![reliability]({name}-reliability.png)",
             *_dreams_section(measured, name),
-            "## Growing, against the final depth from the start: same data, same steps",
+            "## Growing, compared with the final depth from the start: same data, same steps",
             _growth(measured, numbers["results"]),
-            "Seconds are those of the runs as they were, two at a time and beside other work;"
+            "Seconds are those of the actual runs, two at a time on a shared machine;"
             " `benchmarks/world_speed.py --run` times gradient steps in turns.",
             f"![training]({name}-training.png)",
             f"Made by `{numbers['command']}`; runs: {', '.join(f'`{folder}`' for folder in numbers['runs'])}.",
@@ -116,7 +116,7 @@ def _verdict(baselines: dict[str, Any], measured: dict[str, list[dict[str, Any]]
 
 
 def _against(losses: Sequence[float], best: float, name: str) -> str:
-    """What can be said of the losses of some runs next to that of the best baseline."""
+    """Compares the losses of some runs with that of the best baseline."""
     if len(losses) < ENOUGH_SEEDS:
         lower = sum(loss < best for loss in losses)
         return f"a lower loss than the best baseline ({name}) in {lower} of {len(losses)} runs"
@@ -124,7 +124,7 @@ def _against(losses: Sequence[float], best: float, name: str) -> str:
 
 
 def _calibrated(errors: Sequence[float]) -> str:
-    """What can be said of the calibration errors of some runs."""
+    """Summary of the calibration errors of some runs."""
     if len(errors) < ENOUGH_SEEDS:
         under = sum(error < CALIBRATED for error in errors)
         return f"a calibration error under {CALIBRATED} in {under} of {len(errors)}"
@@ -135,9 +135,9 @@ def _dreams_section(measured: dict[str, list[dict[str, Any]]], name: str) -> lis
     if any(run["dreams"] is None for runs in measured.values() for run in runs):
         return []
     return [
-        f"## Dreams: {DREAM_STEPS} steps after {DREAM_HISTORY} steps of real history",
-        f"{DREAMS:,} places drawn at random in sequences that go on for so long, with the actions that were really"
-        " taken. What is said of the simulator is therefore said of episodes that did not end there.",
+        f"## Free-running rollouts: {DREAM_STEPS} steps after {DREAM_HISTORY} steps of real history",
+        f"{DREAMS:,} random positions in sequences that are long enough, with the actions that were actually"
+        " taken. The simulator's statistics are therefore those of episodes that did not end there.",
         _dreams(measured),
         f"![dreams]({name}-dreams.png)",
     ]
@@ -172,6 +172,6 @@ def _growth(measured: dict[str, list[dict[str, Any]]], results: dict[str, list[d
                 summary([one["flops"] / 1e12 for one in of], ",.0f"),
             ]
         )
-    columns = ["", "loss, all streams", "blocks in the end", "parameters", "density of the blocks", "steps", "seconds",
+    columns = ["", "loss, all streams", "final blocks", "parameters", "density of the blocks", "steps", "seconds",
                "TFLOP"]  # fmt: skip
     return markdown_table(columns, rows)

@@ -121,7 +121,7 @@ def three_parts(images: int) -> tuple[Images, Images, Images]:
     """To learn from, to decide on, and to report: the training images, and halves of the test images."""
     (learnt, classes), (held_out, theirs) = cifar10()
     if images > len(learnt):
-        raise ValueError(f"images: {images:,}; accepted: at most {len(learnt):,}")
+        raise ValueError(f"images must be at most {len(learnt):,}, got {images:,}")
     half = len(held_out) // 2
     return (learnt[:images], classes[:images]), (held_out[:half], theirs[:half]), (held_out[half:], theirs[half:])
 

@@ -70,7 +70,7 @@ class Config(TwoVariants):
         """Refuse what cannot be."""
         super().check()
         if self.width % self.heads:
-            raise ValueError(f"heads: {self.heads}; accepted: a divisor of the width, {self.width}")
+            raise ValueError(f"heads must be a divisor of the width, {self.width}, got {self.heads}")
 
 
 class GPT(nn.Module):
@@ -98,7 +98,7 @@ class GPT(nn.Module):
     def hidden(self, tokens: Tensor) -> Tensor:
         """What is known after each of the tokens, (B, T) to (B, T, C)."""
         if tokens.shape[1] > self.context:
-            raise ValueError(f"tokens: {tokens.shape[1]}; accepted: at most {self.context}, the context")
+            raise ValueError(f"tokens must be at most {self.context}, the context, got {tokens.shape[1]}")
         x = self.token(tokens) + self.place.weight[: tokens.shape[1]]
         for block in self.blocks:
             x = block(x)
@@ -288,9 +288,9 @@ def make_model(config: Config) -> GPT:
 def sample(folder: Path, prompt: str, tokens: int, temperature: float, seed: int) -> str:
     """Let the network of a run go on with a text."""
     if not temperature >= 0.0:
-        raise ValueError(f"temperature: {temperature}; accepted: at least 0")
+        raise ValueError(f"temperature must be at least 0, got {temperature}")
     if tokens < 1:
-        raise ValueError(f"tokens: {tokens}; accepted: at least 1")
+        raise ValueError(f"tokens must be at least 1, got {tokens}")
     model: Any = TASK.load(folder).model
     model.eval()
     encoding, random = gpt2_encoding(), torch.Generator().manual_seed(seed)

@@ -18,11 +18,11 @@ _PAIRS = STATES * len(ACTIONS)
 
 @dataclass(frozen=True)
 class Predictions:
-    """What is to be predicted, one row for each observation that follows an action.
+    """Prediction targets, one row for each observation that follows an action.
 
     Attributes:
-        contexts: The (observation, action) pairs before it, latest first, as one number each; -1 where the episode had
-            not begun. Shape (n, order).
+        contexts: The (observation, action) pairs before it, latest first, as one number each; -1 before the start of
+            the episode. Shape (n, order).
         targets: Tokens of the three streams, shape (n, 3).
     """
 

@@ -15,10 +15,10 @@ every episode has a beginning."""
 
 
 class Windows:
-    """Windows of a dataset, drawn at random: a special token, then so many steps, then the observation that follows.
+    """Random windows of a dataset: a special token, then `steps` steps, then the observation that follows.
 
-    Episodes follow each other with RESET between them, so that a window may hold the end of one and the beginning of
-    another. A window that begins with an episode begins with BOS, and any other with PAD: there was more before it.
+    Episodes are separated by RESET, so a window may hold the end of one and the start of the next. A window at the
+    start of an episode begins with BOS, and any other with PAD, which means that earlier steps are missing.
     """
 
     def __init__(self, dataset: Dataset, steps: int) -> None:
@@ -31,7 +31,7 @@ class Windows:
         self._places = places[places <= last]
         self._beginnings = self._places[self._stream[self._places - 1] == RESET_CODE]
         if not len(self._beginnings):
-            raise ValueError(f"data: {dataset.steps} steps; accepted: more than the context of {steps}")
+            raise ValueError(f"data must have more steps than the context of {steps}, got {dataset.steps}")
 
     def draw(self, count: int, seed: tuple[int, ...]) -> Tensor:
         """Codes of windows, (count, 2 steps + 2), the same for the same seed."""
@@ -45,10 +45,10 @@ class Windows:
 
 
 def passages(dataset: Dataset, steps: int, batch: int = 64) -> Iterator[tuple[Tensor, Tensor]]:
-    """Every observation of a dataset that follows an action, once, with at least half a window before it if there is.
+    """Every observation of a dataset that follows an action, once, with at least half a window before it if possible.
 
-    Yields codes, (B, 2 steps + 2), padded with PAD at the end, and which of the places after the first are to be
-    predicted, (B, 2 steps + 1).
+    Yields codes, (B, 2 steps + 2), padded with PAD at the end, and a mask of the positions after the first that are to
+    be predicted, (B, 2 steps + 1).
     """
     rows, masks = [], []
     size, half = 2 * steps + 1, steps // 2

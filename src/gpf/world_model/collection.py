@@ -66,18 +66,18 @@ def collect(
     seed: int = 0,
     progress: Progress = lambda steps: None,
 ) -> Dataset:
-    """At least so many steps of whole episodes of several behaviours, each a policy and its share of the steps.
+    """Collect at least `steps` steps of whole episodes of several behaviours, each a policy and its share of the steps.
 
-    Episodes of all behaviours are mixed, so that the last ones can be held out.
+    Episodes of all behaviours are mixed, so the last ones can be held out.
     """
     if steps < 1:
-        raise ValueError(f"steps: {steps}; accepted: at least 1")
+        raise ValueError(f"steps must be at least 1, got {steps}")
     if not 0 <= seed < SEEDS:
-        raise ValueError(f"seed: {seed}; accepted: 0 to {SEEDS - 1}")
+        raise ValueError(f"seed must be from 0 to {SEEDS - 1}, got {seed}")
     total = sum(share for _, share in behaviours.values())
     if not total > 0.0 or any(share < 0.0 for _, share in behaviours.values()):
         raise ValueError(
-            f"behaviours: shares {[share for _, share in behaviours.values()]}; accepted: at least 0, not all 0"
+            f"shares of behaviours must be at least 0 and not all 0, got {[share for _, share in behaviours.values()]}"
         )
     first = FIRST_SEED + seed * SEEDS_OF_A_DATASET
     episodes: list[tuple[Codes, NDArray[np.float32], bool, int]] = []
@@ -88,7 +88,7 @@ def collect(
             seeds = range(first, first + EPISODES_AT_A_TIME)
             first += EPISODES_AT_A_TIME
             if first > FIRST_SEED + (seed + 1) * SEEDS_OF_A_DATASET:
-                raise ValueError(f"steps: {steps}; accepted: what {SEEDS_OF_A_DATASET:,} episodes are enough for")
+                raise ValueError(f"steps must fit into {SEEDS_OF_A_DATASET:,} episodes, got {steps}")
             for codes, rewarded, found in _episodes(policy, scenario, seeds):
                 if done < wanted - 0.5:
                     episodes.append((codes, rewarded, found, number))

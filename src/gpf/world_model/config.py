@@ -22,7 +22,7 @@ RULES: dict[str, Any] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Config(Settings):
-    """What to train, and how."""
+    """Settings of a world model and its training."""
 
     data: str = "runs/world-data"
     """Folder of sequences that gpf world data made."""

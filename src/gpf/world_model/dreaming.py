@@ -18,7 +18,7 @@ from gpf.world_model.trained import TrainedWorld
 
 
 class ImaginedRollouts:
-    """What `gpf.navigation.rollouts.Rollouts` is to a learner, of imagined lanes; see there for the arrays."""
+    """Imagined lanes with the interface of `gpf.navigation.rollouts.Rollouts`; see there for the arrays."""
 
     def __init__(self, env: ImaginedPlumeVectorEnv, model: MLP, horizon: int, seed: int) -> None:
         self.env = env
@@ -41,9 +41,9 @@ class ImaginedRollouts:
 
     @torch.inference_mode()
     def collect(self, network: FlatNetwork | Sequence[FlatNetwork]) -> Episodes:
-        """Walk all lanes through a rollout in imagination, and return the episodes that ended in it.
+        """Step all lanes through a rollout in imagination, and return the episodes that ended in it.
 
-        In the step in which a lane begins anew nothing is to be learnt: its reward is the value that is expected of it.
+        The step in which a lane restarts teaches nothing: its reward is the value that is expected of it.
         """
         self.inputs[0] = self.inputs[-1]
         done: list[tuple[bool, int, float]] = []

@@ -24,28 +24,28 @@ from gpf.world_model.trained import TrainedWorld, load_world
 OBSERVATIONS = ("tokens", "onehot", "memory")
 
 TIME, SUCCESS = -0.02, 10.0
-"""What a step costs, and what the source is worth: those of the reward `search`."""
+"""Cost of a step and reward of the source, as in the reward `search`."""
 
 
 class ImaginedPlumeVectorEnv(VectorEnv[NDArray[Any], NDArray[np.int64], NDArray[Any]]):
-    """Many imagined plumes; the observations, actions and ends of `gpf/Plume-v0`, without the plume.
+    """Many imagined plumes with the observations, actions and ends of `gpf/Plume-v0`, but without the simulator.
 
-    The model does not know where the source is. How often an observation was the last one of a successful episode is
-    known from the data that it learnt from, and so often does an imagined episode end there. The reward is -0.02 a
-    step, 10 for the source, and `upwind` for every metre made good against the wind in steps with a smell. Without that
-    condition, whoever flies past the source, of which the model knows nothing, would be paid for ever.
+    The model does not know where the source is. The data say how often each observation was the last one of a
+    successful episode, and an imagined episode ends there with the same probability. The reward is -0.02 per step, 10
+    for the source, and `upwind` for every metre upwind in steps with a smell. Without that condition, an agent that
+    flies past the source, about which the model knows nothing, would be rewarded forever.
 
-    A lane that has ended begins anew in the next step, by a RESET token in the model's sequence.
+    A lane that has ended restarts in the next step, by a RESET token in the model's sequence.
 
     **The arrays that `reset` and `step` return are reused by the next call.** Copy what you keep.
 
     Args:
         num_envs: Number of lanes.
-        world: The folder of a run that gpf train world made, or a `TrainedWorld`.
-        observation: `tokens`, `onehot`, or `memory`: the features of `gpf.plume.memory`, as far as tokens tell.
-        max_steps: After which an episode is truncated; None for what the world of the data allows.
-        upwind: Reward of a metre made good against the wind, in a step with a smell.
-        render_mode: None: there is nothing to see.
+        world: The folder of a run of `gpf train world`, or a `TrainedWorld`.
+        observation: `tokens`, `onehot`, or `memory`: the features of `gpf.plume.memory`, as far as tokens allow.
+        max_steps: Steps after which an episode is truncated; None for the limit of the data's world.
+        upwind: Reward per metre upwind, in a step with a smell.
+        render_mode: Must be None; there is nothing to render.
     """
 
     metadata: dict[str, Any] = {"render_modes": [], "autoreset_mode": AutoresetMode.NEXT_STEP}
@@ -60,16 +60,16 @@ class ImaginedPlumeVectorEnv(VectorEnv[NDArray[Any], NDArray[np.int64], NDArray[
         render_mode: str | None = None,
     ) -> None:
         if num_envs < 1:
-            raise ValueError(f"num_envs: {num_envs!r}; accepted: a whole number of at least 1")
+            raise ValueError(f"num_envs must be a whole number of at least 1, got {num_envs!r}")
         if observation not in OBSERVATIONS:
-            raise ValueError(f"observation: {observation!r}; accepted: {', '.join(OBSERVATIONS)}")
+            raise ValueError(f"observation must be one of {', '.join(OBSERVATIONS)}, got {observation!r}")
         self.world: TrainedWorld = world if isinstance(world, TrainedWorld) else load_world(Path(world))
         scenario = self.world.scenario
         self.num_envs: int = num_envs
         self.observation = observation
         self.render_mode: str | None = render_mode
         if max_steps is not None and max_steps < 1:
-            raise ValueError(f"max_steps: {max_steps}; accepted: at least 1, or None")
+            raise ValueError(f"max_steps must be at least 1 or None, got {max_steps}")
         self.max_steps: int = max_steps or scenario.max_steps
         rows = np.array([row_of(scenario)])
         if observation == "tokens":
@@ -94,7 +94,7 @@ class ImaginedPlumeVectorEnv(VectorEnv[NDArray[Any], NDArray[np.int64], NDArray[
     ) -> tuple[NDArray[Any], dict[str, Any]]:
         """Begin an episode in every lane; with a seed, everything that follows is determined by it."""
         if options:
-            raise ValueError(f"options: {options}; accepted: none")
+            raise ValueError(f"options must be None or empty, got {options}")
         seed = None if seed is None else checked_seed(seed)
         super().reset(seed=seed)
         if seed is not None or self._imagination is None:
@@ -112,13 +112,13 @@ class ImaginedPlumeVectorEnv(VectorEnv[NDArray[Any], NDArray[np.int64], NDArray[
     def step(
         self, actions: NDArray[np.int64]
     ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], dict[str, Any]]:
-        """Imagine a step in every lane; those that have ended begin anew instead, whatever their action."""
+        """Imagine a step in every lane; lanes that have ended restart instead, whatever their action."""
         if self._imagination is None:
             raise gymnasium.error.ResetNeeded("step: no episode is running; call reset() first")
         actions = np.asarray(actions, np.int64)
         if actions.shape != (self.num_envs,) or actions.min() < 0 or actions.max() >= len(ACTIONS):
             raise ValueError(
-                f"actions: {actions}; accepted: {self.num_envs} whole numbers from 0 to {len(ACTIONS) - 1}"
+                f"actions must be {self.num_envs} whole numbers from 0 to {len(ACTIONS) - 1}, got {actions}"
             )
         begun = self.ended
         self._seen.turn(self._everyone, actions)
@@ -168,7 +168,7 @@ class ImaginedPlumeEnv(gymnasium.Env[NDArray[Any], np.int64]):
     def step(self, action: int | np.integer) -> tuple[NDArray[Any], float, bool, bool, dict[str, Any]]:
         """Imagine a step."""
         if not self.action_space.contains(action):
-            raise ValueError(f"action: {action!r}; accepted: a whole number from 0 to {len(ACTIONS) - 1}")
+            raise ValueError(f"action must be a whole number from 0 to {len(ACTIONS) - 1}, got {action!r}")
         if not self._running:
             raise gymnasium.error.ResetNeeded("step: no episode is running; call reset() first")
         seen, rewards, found, late, _ = self._lanes.step(np.array([action]))

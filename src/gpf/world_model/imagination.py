@@ -14,19 +14,20 @@ _RIGHTS, _WINDS = OBSERVATION_SIZES[1:]
 
 
 class Imagination:
-    """Rollouts that go on from histories: L of them, with `copies` each, side by side.
+    """Rollouts from histories: L of them, with `copies` each, in parallel.
 
     Args:
-        model: What imagines.
+        model: The world model.
         histories: Codes, (L, T); each begins with a special token and ends with an observation or BOS.
         copies: Rollouts of each.
         generator: Of the random numbers.
-        temperature: 1 for the model's distributions; below, the likely becomes more likely; 0 for the likeliest.
-        coupling: How much the readings of both antennae go together beyond what the past tells: the correlation of
-            the two normal variables that draw them. The model's heads say nothing of it.
-        draws: Rollouts with random numbers of their own; the next so many share theirs, and so on. None for all.
-        room: Steps for which there is room beside the past; then the latest past is read anew, and so on for ever.
-            None for half of the context.
+        temperature: 1 for the model's distributions; lower values favour likely tokens; 0 takes the likeliest.
+        coupling: Correlation of the two normal variables that draw the readings of both antennae, given the past. The
+            model's heads do not predict it.
+        draws: Number of rollouts with their own random numbers; each following group of this size shares them. None
+            for all.
+        room: Steps that fit into the cache after the past; then the latest past is encoded again, repeatedly. None for
+            half of the context.
     """
 
     def __init__(
@@ -41,12 +42,12 @@ class Imagination:
         room: int | None = None,
     ) -> None:
         if not temperature >= 0.0:
-            raise ValueError(f"temperature: {temperature}; accepted: at least 0")
+            raise ValueError(f"temperature must be at least 0, got {temperature}")
         if not -1.0 <= coupling <= 1.0:
-            raise ValueError(f"coupling: {coupling}; accepted: -1 to 1")
+            raise ValueError(f"coupling must be from -1 to 1, got {coupling}")
         most = model.context - 1
         if room is not None and not 1 <= room <= most:
-            raise ValueError(f"room: {room} steps; accepted: 1 to {most}, for the model looks back on {model.context}")
+            raise ValueError(f"room must be from 1 to {most} steps with a context of {model.context}, got {room}")
         self.model = model
         self.generator = generator
         self.temperature = temperature
@@ -89,7 +90,7 @@ class Imagination:
             return self.model.read(window(histories, self.model.context - self._room), copies)
 
     def _restart(self, actions: Tensor) -> Tensor:
-        """Read the latest past of every rollout anew, without its last observation; returns that and the actions."""
+        """Encode the latest past of every rollout again, without its last observation; returns that and the actions."""
         past = self._histories.repeat_interleave(self._copies, 0)
         past = torch.cat([past, torch.stack(self._recent, dim=1)], dim=1) if self._recent else past
         self._histories = window(past, self.model.context)
@@ -117,8 +118,8 @@ def imagine(
 ) -> Tensor:
     """The observations, (L * copies, H), that follow histories, (L, T), if actions, (L * copies, H), are taken.
 
-    Without the cache everything is computed anew at each step, from the latest past that fits: much slower, and the
-    same up to rounding as long as histories and rollouts fit into the context beside the cache's room.
+    Without the cache everything is recomputed at each step, from the latest past that fits. That is much slower, and
+    equal up to rounding as long as histories and rollouts fit into the context and the cache's room.
     """
     if cached:
         imagination = Imagination(model, histories, copies, **options)

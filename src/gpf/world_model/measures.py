@@ -24,12 +24,12 @@ DREAM_STEPS, DREAM_HISTORY, DREAMS = 50, 32, 2000
 
 @dataclass(frozen=True)
 class Predicted:
-    """What a model made of every observation of a dataset that follows an action.
+    """A model's predictions for every observation of a dataset that follows an action.
 
     Attributes:
-        probabilities: Of the tokens that came, shape (n, 3).
-        confidences: Of the tokens that it held for likeliest, shape (n, 3).
-        hits: Whether those came, shape (n, 3).
+        probabilities: Of the actual tokens, shape (n, 3).
+        confidences: Of the predicted tokens, the likeliest ones, shape (n, 3).
+        hits: Whether the prediction was correct, shape (n, 3).
     """
 
     probabilities: NDArray[np.float64]
@@ -62,7 +62,7 @@ class Predicted:
 
 @torch.inference_mode()
 def predict(model: WorldModel, dataset: Dataset) -> Predicted:
-    """What a model makes of a dataset; every prediction has at least half a context before it, if there is so much."""
+    """A model's predictions for a dataset; each has at least half a context before it, if possible."""
     probabilities, confidences, hits = [], [], []
     for codes, mask in passages(dataset, model.context):
         logits = model(codes[:, :-1])[mask]
@@ -89,7 +89,7 @@ def baseline_cross_entropies(learnt: Dataset, test: Dataset) -> dict[str, NDArra
 
 @dataclass(frozen=True)
 class Dreams:
-    """Free-running rollouts beside what the simulator did after the same histories and the same actions.
+    """Free-running rollouts and the simulator's sequences after the same histories and actions.
 
     Attributes:
         real, imagined: Tokens, shape (rollouts, steps, 3).
@@ -116,7 +116,7 @@ class Dreams:
 
 
 def dream(world: TrainedWorld, dataset: Dataset, seed: int = 0) -> Dreams | None:
-    """Let a model go on from real histories, with the actions that were really taken; None if all are too short."""
+    """Roll a model out from real histories with the actions that were actually taken; None if all are too short."""
     excerpts = _excerpts(dataset, DREAMS, seed)
     if excerpts is None:
         return None

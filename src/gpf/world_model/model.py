@@ -109,9 +109,9 @@ class WorldModel(nn.Module):
         super().__init__()
         for name, value in (("width", width), ("heads", heads), ("depth", depth), ("context", context)):
             if value < 1:
-                raise ValueError(f"{name}: {value}; accepted: at least 1")
+                raise ValueError(f"{name} must be at least 1, got {value}")
         if width % heads:
-            raise ValueError(f"heads: {heads}; accepted: a divisor of the width, {width}")
+            raise ValueError(f"heads must be a divisor of the width, {width}, got {heads}")
         self.width = width
         self.heads = heads
         self.context = context
@@ -148,9 +148,9 @@ class WorldModel(nn.Module):
         return self.head(self.norm(x))
 
     def read(self, codes: Tensor, copies: int = 1, room: int | None = None) -> tuple[Tensor, Cache]:
-        """Logits of what follows the last of L pasts' codes, (L, 22), and a cache for `copies` rollouts of each.
+        """Logits after the last of L pasts' codes, (L, 22), and a cache for `copies` rollouts of each.
 
-        There is room for so many codes more, by default as many as the context allows.
+        The cache has room for `room` more codes, by default as many as the context allows.
         """
         self._check(codes, 0)
         room = self.places - codes.shape[1] if room is None else room
@@ -187,18 +187,18 @@ class WorldModel(nn.Module):
     def _check(self, codes: Tensor, before: int) -> None:
         if before + codes.shape[1] > self.places:
             raise ValueError(
-                f"history: {before + codes.shape[1]} codes; accepted: at most {self.places}, the context of"
-                f" {self.context} steps (gpf.world_model.model.window takes the latest)"
+                f"history must have at most {self.places} codes, the context of {self.context} steps, got"
+                f" {before + codes.shape[1]} (gpf.world_model.model.window takes the latest)"
             )
         if codes.numel() and not 0 <= int(codes.min()) <= int(codes.max()) < CODES:
             wrong = codes[(codes < 0) | (codes >= CODES)][0]
-            raise ValueError(f"code: {int(wrong)}; accepted: 0 to {CODES - 1}")
+            raise ValueError(f"code must be from 0 to {CODES - 1}, got {int(wrong)}")
 
 
 def window(codes: Tensor, steps: int) -> Tensor:
-    """The latest codes of histories, (B, T), of at most so many steps back; PAD stands for what came before them.
+    """The latest codes of histories, (B, T), of at most `steps` steps; PAD replaces the codes before them.
 
-    A history begins with a special token and goes on with observations and actions in turn.
+    A history begins with a special token and continues with observations and actions in turn.
     """
     keep = 2 * steps - (codes.shape[1] % 2 == 0)  # it ends in an observation, or in an action
     if codes.shape[1] <= keep + 1:
@@ -207,9 +207,9 @@ def window(codes: Tensor, steps: int) -> Tensor:
 
 
 def next_token_loss(logits: Tensor, codes: Tensor) -> tuple[Tensor, Tensor]:
-    """The paper's loss, of each stream, and over how many observations: logits (B, T, 22) of codes (B, T + 1).
+    """The paper's loss of each stream, and the number of observations: logits (B, T, 22) of codes (B, T + 1).
 
-    Only observations are predicted, from everything before them. What follows PAD is not: its past is not known.
+    Only observations are predicted, from everything before them. Those after PAD are not: their past is unknown.
     """
     after = codes[:, 1:]
     predicted = (after < STATES) & (codes[:, :-1] != PAD_CODE)

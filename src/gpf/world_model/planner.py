@@ -1,8 +1,8 @@
 """A planner that imagines the consequences of each action and takes the one with the highest score.
 
-It sees tokens only. At every step it lets the world model go on from the latest history, several times for each of the
-six actions; after the first action a rollout repeats it, or follows a policy. What was imagined is scored, and the
-action whose rollouts score best is taken.
+It sees only tokens. At every step it rolls the world model out from the latest history, several times for each of the
+six actions; after the first action a rollout repeats it, or follows a policy. The planner takes the action whose
+rollouts have the highest mean score.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ LANES_AT_A_TIME = 16
 
 @dataclass(frozen=True)
 class Scoring:
-    """What an imagined rollout is worth."""
+    """Weights of the score of an imagined rollout."""
 
     whiff: float = 1.0
     """Of a step in which an antenna smells something."""
@@ -49,7 +49,7 @@ class Scoring:
 class Planner:
     """A policy that imagines before it acts.
 
-    What happens in an episode does not depend on the others that run beside it: all draw the same random numbers.
+    An episode does not depend on the others that run in parallel: all draw the same random numbers.
     """
 
     model: WorldModel
@@ -74,11 +74,11 @@ class Planner:
     def __post_init__(self) -> None:
         most = self.model.context - 1
         if not 1 <= self.horizon <= most:
-            raise ValueError(f"horizon: {self.horizon}; accepted: 1 to {most} steps, for the model's context")
+            raise ValueError(f"horizon must be from 1 to {most} steps, given the model's context, got {self.horizon}")
         if self.rollouts < 1:
-            raise ValueError(f"rollouts: {self.rollouts}; accepted: at least 1")
+            raise ValueError(f"rollouts must be at least 1, got {self.rollouts}")
         if self.scoring.value and not (self.follow and isinstance(self.follow.policy, NetworkPolicy)):
-            raise ValueError(f"value: {self.scoring.value}; accepted: only where a trained navigator is followed")
+            raise ValueError(f"value must be 0 unless rollouts follow a trained navigator, got {self.scoring.value}")
         stride = self.scenario.speed * self.scenario.time_step
         self._headway = torch.from_numpy(stride * np.cos(wind_angles(self.scenario))).float()
 
@@ -98,7 +98,7 @@ class Planner:
         self._note(state_index(self._seen.tokens))
         if self.follow is not None:
             self.follow.seen.tokens[lanes] = self._seen.tokens[lanes]
-            self.follow.choose(lanes, actions)  # it takes note of what is seen, and says what it would do
+            self.follow.choose(lanes, actions)  # it records the observation, and chooses its own action
         for start in range(0, len(lanes), LANES_AT_A_TIME):
             some = lanes[start : start + LANES_AT_A_TIME]
             scores = self.scores(some)
@@ -114,7 +114,7 @@ class Planner:
         self._clock += 1
 
     def scores(self, lanes: NDArray[np.int64]) -> NDArray[np.float64]:
-        """What each action promises in some lanes, the mean over its rollouts; shape (lanes, 6)."""
+        """Scores of each action in some lanes, the mean over its rollouts; shape (lanes, 6)."""
         history = torch.from_numpy(self._history[lanes, : self._length])
         copies = len(ACTIONS) * self.rollouts
         generator = torch.Generator().manual_seed((self.seed << 32) + self._clock)
@@ -159,7 +159,7 @@ class Planner:
 
 
 def _values(policy: object) -> NDArray[np.float32]:
-    """What a navigator thinks of its lanes: the value that PPO learnt, or the best of its actions' values."""
+    """A navigator's value estimate of its lanes: the value learned by PPO, or the best of its action values."""
     assert isinstance(policy, NetworkPolicy)
     if policy.outputs.shape[1] > len(ACTIONS):
         return policy.outputs[:, -1]

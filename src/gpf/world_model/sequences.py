@@ -1,8 +1,8 @@
 """Episodes as sequences of tokens, and datasets of them: compact and memory-mapped, or as Minari's.
 
-A sequence is BOS, o0, a0, o1, a1, ..., oT, EOS, as in the paper. Every place in it holds one whole number, its code:
-0 to 391 are the observations (`gpf.plume.tokens.state_index`), then come the six actions, then PAD, BOS, EOS and RESET.
-Where a world begins anew in the middle of a sequence, RESET stands between the two episodes.
+A sequence is BOS, o0, a0, o1, a1, ..., oT, EOS, as in the paper. Each position holds one whole number, its code: 0 to
+391 are the observations (`gpf.plume.tokens.state_index`), followed by the six actions, PAD, BOS, EOS and RESET. If a
+world restarts within a sequence, RESET separates the two episodes.
 """
 
 import json
@@ -45,7 +45,7 @@ Codes = NDArray[np.uint16]
 
 @dataclass(frozen=True)
 class Episode:
-    """What was seen and done: one observation more than actions."""
+    """Observations and actions, with one observation more than actions."""
 
     observations: NDArray[np.int64]
     """Tokens of the three streams, shape (T + 1, 3)."""
@@ -81,15 +81,15 @@ def encode(episodes: Sequence[Episode]) -> Codes:
     for n, episode in enumerate(episodes):
         if len(episode.observations) != len(episode.actions) + 1:
             raise ValueError(
-                f"episode: {len(episode.observations)} observations and {len(episode.actions)} actions;"
-                " accepted: one observation more than actions"
+                f"episode must have one observation more than actions, got {len(episode.observations)} observations and"
+                f" {len(episode.actions)} actions"
             )
         body = np.empty(2 * len(episode.actions) + 1, np.int64)
         body[0::2] = observation_codes(episode.observations)
         body[1::2] = action_codes(episode.actions)
         parts += [np.array([RESET_CODE if n else BOS_CODE]), body]
     if not parts:
-        raise ValueError("episodes: none; accepted: at least one")
+        raise ValueError("episodes must not be empty")
     return np.concatenate([*parts, [EOS_CODE]]).astype(np.uint16)
 
 
@@ -97,7 +97,7 @@ def decode(codes: NDArray[Any]) -> list[Episode]:
     """The episodes of a sequence; refuses one that is not of the layout."""
     codes = np.asarray(codes).astype(np.int64)
     if len(codes) < 3 or codes[0] != BOS_CODE or codes[-1] != EOS_CODE:
-        raise ValueError(f"sequence: {_name(codes[:1])} ... {_name(codes[-1:])}; accepted: BOS, episodes, EOS")
+        raise ValueError(f"sequence must be BOS, episodes, EOS, got {_name(codes[:1])} ... {_name(codes[-1:])}")
     inside = codes[1:-1]
     resets = np.flatnonzero(inside == RESET_CODE)
     episodes = []
@@ -109,8 +109,8 @@ def decode(codes: NDArray[Any]) -> list[Episode]:
         if len(body) % 2 == 0 or len(wrong):
             at = int(wrong[0]) if len(wrong) else len(body)
             raise ValueError(
-                f"sequence: {_name(body[at : at + 1])} at place {at} of an episode; accepted: observations and actions"
-                " in turn, an observation first and last"
+                f"episode must alternate observations and actions, with an observation first and last, got"
+                f" {_name(body[at : at + 1])} at position {at}"
             )
         episodes.append(Episode(observation_tokens(body[0::2]), body[1::2] - FIRST_ACTION))
     return episodes
@@ -155,7 +155,7 @@ class Dataset:
         """The same in two: the last sequences, of which at least one, are held out."""
         if not 0.0 < held_out < 1.0 or len(self) < 2:
             raise ValueError(
-                f"held_out: {held_out} of {len(self)} sequences; accepted: above 0, below 1, of at least 2"
+                f"held_out must be above 0 and below 1, of at least 2 sequences, got {held_out} of {len(self)}"
             )
         first = min(len(self) - 1, max(1, round(len(self) * (1.0 - held_out))))
         return self._part(0, first), self._part(first, len(self))
@@ -198,7 +198,7 @@ def write_dataset(dataset: Dataset, folder: str | Path) -> None:
     """Write a dataset to a new folder, which appears only when it is whole."""
     folder = Path(folder)
     if folder.exists():
-        raise ValueError(f"data: {folder} exists; accepted: a new folder")
+        raise ValueError(f"data needs a new folder, and {folder} exists")
     unfinished = folder.with_name(f".{folder.name}.new")
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(parents=True)
@@ -220,16 +220,14 @@ def read_dataset(folder: str | Path) -> Dataset:
         about = json.loads((folder / "about.json").read_text())
         arrays = {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in _ARRAYS}
     except (OSError, ValueError, EOFError) as error:
-        raise ValueError(f"data: {folder} cannot be read ({error}); accepted: a folder of gpf world data") from None
+        raise ValueError(f"{folder} cannot be read as a folder of gpf world data ({error})") from None
     if not isinstance(about, dict) or not isinstance(about.get("world"), dict):
-        raise ValueError(f"data: {folder / 'about.json'} names no world; accepted: as gpf world data wrote it")
+        raise ValueError(f"{folder / 'about.json'} names no world; gpf world data writes one")
     if about.get("vocabulary") != VOCABULARY_VERSION:
-        raise ValueError(
-            f"data: {folder} is of vocabulary version {about.get('vocabulary')!r}; accepted: {VOCABULARY_VERSION}"
-        )
+        raise ValueError(f"{folder} must have vocabulary version {VOCABULARY_VERSION}, got {about.get('vocabulary')!r}")
     for name, kind in _ARRAYS.items():
         if arrays[name].dtype != kind or arrays[name].ndim != 1:
-            raise ValueError(f"data: {folder / name}.npy is of type {arrays[name].dtype}; accepted: {np.dtype(kind)}")
+            raise ValueError(f"{folder / name}.npy must have type {np.dtype(kind)}, got {arrays[name].dtype}")
     dataset = Dataset(**arrays, about=about)
     _check_whole(dataset, folder)
     return dataset
@@ -238,17 +236,17 @@ def read_dataset(folder: str | Path) -> Dataset:
 def _check_whole(dataset: Dataset, folder: Path) -> None:
     codes, starts = dataset.codes, dataset.starts
     if len(starts) < 2 or starts[0] != 0 or starts[-1] != len(codes) or (np.diff(starts) < 3).any():
-        raise ValueError(f"data: {folder} is damaged (starts); accepted: as gpf world data wrote it")
+        raise ValueError(f"{folder} is damaged (starts); create it again with gpf world data")
     actions = int(((codes >= FIRST_ACTION) & (codes < FIRST_SPECIAL)).sum())
     sizes = {"rewards": actions, "found": len(dataset), "behaviours": len(dataset)}
     for name, size in sizes.items():
         if len(getattr(dataset, name)) != size:
             raise ValueError(
-                f"data: {folder} is damaged ({len(getattr(dataset, name))} {name} for {size}); accepted: as gpf world"
-                " data wrote it"
+                f"{folder} is damaged ({len(getattr(dataset, name))} {name} for {size}); create it again with gpf world"
+                " data"
             )
     if codes.max() >= CODES or (codes[starts[:-1]] != BOS_CODE).any() or (codes[starts[1:] - 1] != EOS_CODE).any():
-        raise ValueError(f"data: {folder} is damaged (codes); accepted: as gpf world data wrote it")
+        raise ValueError(f"{folder} is damaged (codes); create it again with gpf world data")
 
 
 # Minari
@@ -260,12 +258,12 @@ def write_minari(dataset: Dataset, name: str) -> None:
 
     minari = find_minari()
     if name in minari.list_local_datasets():
-        raise ValueError(f"minari: {name!r} exists; accepted: a new name")
+        raise ValueError(f"minari needs a new name, and {name!r} exists")
     buffers, done = [], 0
     for index, episodes in enumerate(dataset):
         if len(episodes) != 1:
             raise ValueError(
-                f"minari: sequence {index} has {len(episodes)} episodes; accepted: one each, for it has no RESET"
+                f"minari has no RESET and needs one episode per sequence, got {len(episodes)} in sequence {index}"
             )
         steps = len(episodes[0].actions)
         last = np.zeros(steps, np.bool_)
@@ -298,23 +296,21 @@ def write_minari(dataset: Dataset, name: str) -> None:
 
 
 def read_minari(name: str) -> Dataset:
-    """A Minari dataset of plume tokens, of whoever made it."""
+    """A Minari dataset of plume tokens, from any author."""
     minari = find_minari()
     try:
         source = minari.load_dataset(name)
     except FileNotFoundError:
-        raise ValueError(f"minari: there is no {name!r} here; accepted: {minari.list_local_datasets()}") from None
+        raise ValueError(f"minari must be one of {list(minari.list_local_datasets())}, got {name!r}") from None
     sizes = getattr(source.observation_space, "nvec", ())
     if tuple(int(size) for size in sizes) != OBSERVATION_SIZES or getattr(source.action_space, "n", 0) != len(ACTIONS):
         raise ValueError(
-            f"minari: {name!r} has observations {source.observation_space} and actions {source.action_space};"
-            f" accepted: MultiDiscrete({list(OBSERVATION_SIZES)}) and Discrete({len(ACTIONS)})"
+            f"{name!r} must have observations MultiDiscrete({list(OBSERVATION_SIZES)}) and actions"
+            f" Discrete({len(ACTIONS)}), got {source.observation_space} and {source.action_space}"
         )
     about = json.loads(source.storage.metadata.get("gpf_about", "{}"))
     if about.get("vocabulary", VOCABULARY_VERSION) != VOCABULARY_VERSION:
-        raise ValueError(
-            f"minari: {name!r} is of vocabulary version {about['vocabulary']!r}; accepted: {VOCABULARY_VERSION}"
-        )
+        raise ValueError(f"{name!r} must have vocabulary version {VOCABULARY_VERSION}, got {about['vocabulary']!r}")
     sequences, rewards, found, behaviours = [], [], [], []
     for one, described in zip(
         source.iterate_episodes(), source.storage.get_episode_metadata(range(len(source))), strict=True
@@ -338,7 +334,7 @@ def find_minari() -> Any:
 def _check_range(what: str, values: NDArray[Any], size: int) -> None:
     wrong = (values < 0) | (values >= size)
     if np.any(wrong):
-        raise ValueError(f"{what}: {int(np.asarray(values)[wrong].flat[0])}; accepted: 0 to {size - 1}")
+        raise ValueError(f"{what} must be from 0 to {size - 1}, got {int(np.asarray(values)[wrong].flat[0])}")
 
 
 def _name(codes: NDArray[np.int64]) -> str:

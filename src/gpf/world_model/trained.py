@@ -20,7 +20,7 @@ from gpf.world_model.sequences import EOS_CODE, FIRST_ACTION, FIRST_SPECIAL, Dat
 
 @dataclass(frozen=True)
 class TrainedWorld:
-    """What imagines: a model, and what it takes to use it."""
+    """A world model with everything needed to use it."""
 
     model: WorldModel
     scenario: Scenario
@@ -61,7 +61,7 @@ def load_world(folder: str | Path, checkpoint: Literal["best", "last"] = "best")
     try:
         found, coupling = extra["found"].numpy(), float(extra["coupling"])
     except KeyError as error:
-        raise CheckpointError(f"checkpoint: {folder} lacks {error}; accepted: one of gpf train world") from None
+        raise CheckpointError(f"{folder} must be a checkpoint of gpf train world, but lacks {error}") from None
     return TrainedWorld(model, Scenario.of(written["world"]), found, coupling)
 
 
@@ -86,5 +86,5 @@ def make_model(config: Config) -> WorldModel:
 
 def load_network(folder: Path, config: Config) -> GrowPruneFreeze:
     """The network of a checkpoint."""
-    with torch.random.fork_rng():  # what is built draws random weights, to be replaced
+    with torch.random.fork_rng():  # the constructor draws random weights, which are then replaced
         return load(folder, build=lambda: make_model(config), restore_random=False)
