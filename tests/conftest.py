@@ -42,6 +42,17 @@ def with_data(real_data, monkeypatch):
     return real_data
 
 
+@pytest.fixture(scope="module")
+def short_episodes():
+    """Episodes in the worlds of federated clients end early: networks that have learned nothing walk to the end."""
+    from gpf.federated.worlds import UNSEEN, WORLDS
+
+    with pytest.MonkeyPatch.context() as patch:
+        for fields in (*WORLDS.values(), *UNSEEN.values()):
+            patch.setitem(fields, "max_steps", 30)
+        yield
+
+
 @functools.cache
 def _read_once(name):
     """A data set, which tests only read, and which takes a second to unpack."""

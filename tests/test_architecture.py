@@ -26,10 +26,11 @@ MAY_IMPORT = {
     "continual": "network",
     "navigation": "plume network settings zoo runs.folder reports.statistics",
     "world_model": "navigation plume network settings runs.folder",
+    "federated": "navigation plume network settings runs.folder",
     # What leaves a run folder for a robot
     "edge": "navigation plume network settings runs.folder",
     # What is trained, what is compared, what is typed
-    "tasks": "world_model navigation continual spectra plume network runs reports settings data zoo",
+    "tasks": "federated world_model navigation continual spectra plume network runs reports settings data zoo",
     "studies": "tasks world_model navigation continual spectra plume network runs reports settings",
     "cli": "edge studies tasks world_model navigation continual spectra plume network runs reports settings zoo",
     "__main__": "cli",

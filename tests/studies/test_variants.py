@@ -19,9 +19,13 @@ from gpf.studies.variants import compare_variants, variants_study, write_summary
 from gpf.tasks import REGISTRY, find_task
 from gpf.tasks.report import weights_claim, write_report
 
-pytestmark = pytest.mark.usefixtures("one_torch_thread", "loaded_data")
+pytestmark = pytest.mark.usefixtures("one_torch_thread", "loaded_data", "short_episodes")
 
 TINY = {
+    "federated": {
+        "rounds": 2, "rollouts": 1, "lanes": 2, "horizon": 8, "minibatch": 16, "width": 8, "validation_episodes": 1,
+        "evaluate": 2,
+    },
     "cifar10": {"width": 16, "layers": 2, "epochs": 3, "images": 200, "rules": BUSY},
     "mspacman": {"width": 8, "layers": 2, "epochs": 3, "steps": 10, "games": 1, "rules": BUSY},
     "mspacman-longer": {
