@@ -221,8 +221,11 @@ MEASURES: dict[str, Measure] = {
 
 def _task(network: NetworkName, attribute: str, title: str, summary: str, preset: dict[str, object]) -> Task[Config]:
     residual = network == "residual"
-    narrow = {"hidden": 20, "steps": 2_050} if residual else {"width": 160, "steps": 1_850}
-    smaller = {"steps": 1_500 if residual else 750, "rules": {"prune_to": "0.31"}}
+    if residual:
+        narrow, smaller = {"hidden": 20, "steps": 2_050}, {"steps": 1_500, "rules": {"prune_to": "0.31"}}
+    else:
+        narrow = {"width": 186, "steps": 1_580}
+        smaller = {"steps": 1_100, "rules": {"prune_to": "0.17", "prune_from": "0.05", "prune_until": "0.3"}}
 
     def claims(of: Outcomes) -> list[Claim]:
         return [
