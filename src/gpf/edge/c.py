@@ -1,6 +1,6 @@
 """The policy as C99: one header and one source file, in float32 or int8, from the templates next to this file."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -76,8 +76,8 @@ def write_c(
             + ["sizeof metadata"] + ([] if sequential else ["sizeof layers"])
         ),
     }  # fmt: skip
-    values["tokenizer"] = template("tokenizer.c").substitute(values)
-    replace_text(folder / HEADER, template(HEADER).substitute(settings=settings))
+    values |= shared_parts(values)
+    replace_text(folder / HEADER, template(HEADER).substitute(settings=settings, memory=values["memory"]))
     replace_text(folder / SOURCE, template(SOURCE).substitute(values))
     state = 4 * len(ACTIONS) + 32 * policy.samples + 40 * policy.remembers
     ram = state + policy.width * (8 + 5 * quantised)
@@ -87,6 +87,16 @@ def write_c(
 def template(name: str) -> Template:
     """A template."""
     return Template((resources.files("gpf.edge") / "templates" / name).read_text())
+
+
+def shared_parts(values: Mapping[str, Any]) -> dict[str, str]:
+    """The parts that the learner has, too: the fields of memory, inputs from sensors, and the random stream."""
+    tokenizer = template("tokenizer.c").substitute(values).rstrip()
+    return {
+        "memory": template("memory.h").template.rstrip(),
+        "sensing": template("sensing.c").substitute(values, tokenizer=tokenizer).rstrip(),
+        "random": template("random.c").template.rstrip(),
+    }
 
 
 def _settings(policy: Policy, sparse: bool) -> str:
