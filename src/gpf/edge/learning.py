@@ -128,7 +128,7 @@ def write_learner(folder: Path, learning: Learning) -> int:
         "libm": "sqrt, sqrtf" + (", cosf, sinf and expf" if policy.remembers else ""),
         "widest": max(learning.inputs, learning.width, len(ACTIONS)),
         "data": "\n\n".join(map(str, start_arrays(learning))),
-        "metadata": characters({**policy.about, "numbers": "float32", "learns": "expected SARSA"}),
+        "metadata": characters({**policy.about, "numbers": "float32", "learns": _rule(learning)}),
     }
     values |= shared_parts(values)
     better = "greater" if learning.rules.mode == "max" else "smaller"
@@ -169,6 +169,10 @@ def _settings(learning: Learning) -> str:
     }  # fmt: skip
     text = "\n".join(f"#define {name} {value}" for name, value in defined.items())
     return f"{text}\n#define GPF_SETTINGS {zlib.crc32(text.encode())}u /* CRC-32 of the above: blocks carry it */"
+
+
+def _rule(learning: Learning) -> str:
+    return "Q-learning" if learning.q_learning else "expected SARSA"
 
 
 def start_arrays(learning: Learning) -> list[Array]:
