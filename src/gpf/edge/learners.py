@@ -23,6 +23,8 @@ WRITER = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_size_t
 )
 LANES = "learner_lanes.c"
+ROOTS = "-fno-math-errno"
+"""For the compiler: roots are single instructions, which set no error number."""
 
 
 class Learners:
@@ -38,7 +40,7 @@ class Learners:
         lanes, path = folder / LANES, folder / f"gpf_learner_{real}.so"
         lanes.write_text((resources.files("gpf.edge") / "templates" / LANES).read_text())
         compile_c([
-            require("gcc", "gcc libc6-dev"), *FLAGS, "-fno-math-errno", f"-DGPF_REAL={real}", "-fPIC", "-shared",
+            require("gcc", "gcc libc6-dev"), *FLAGS, ROOTS, f"-DGPF_REAL={real}", "-fPIC", "-shared",
             str(folder / SOURCE), str(lanes), "-o", str(path), "-lm",
         ])  # fmt: skip
         self.code: ctypes.CDLL = ctypes.CDLL(str(path))

@@ -177,7 +177,10 @@ def _rule(learning: Learning) -> str:
 
 def start_arrays(learning: Learning) -> list[Array]:
     """The exported parameters, and a bit for each that is pruned, in the learner's order."""
-    by_layer = [np.concatenate([layer.weight.T.ravel(), layer.bias]) for layer in learning.layers]
+    by_layer = []
+    for n, layer in enumerate(learning.layers):
+        weight = np.where(learning.pruned[n], np.float32(0.0), layer.weight) if n in learning.pruned else layer.weight
+        by_layer.append(np.concatenate([weight.T.ravel(), layer.bias]))
     arrays = [Array("float", "start_values", np.concatenate(by_layer))]
     if learning.pruned:
         masks = []

@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -10,8 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpf.edge.arrays import Array
+from gpf.edge import learning
 from gpf.edge.builds import FLAGS, compile_c, require
 from gpf.edge.c import SOURCE, template
+from gpf.edge.learners import ROOTS
 
 CORE = ("-mcpu=cortex-m4", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv4-sp-d16")
 PACKAGES = "gcc-arm-none-eabi libnewlib-arm-none-eabi qemu-system-arm"
@@ -41,11 +44,11 @@ class ObjectSize:
     ram: int
 
 
-def measure_object(folder: Path, *options: str) -> ObjectSize:
+def measure_object(folder: Path, *options: str, source: str = SOURCE) -> ObjectSize:
     """The sizes of an exported policy, compiled for the core, perhaps with further options."""
-    path = folder / "gpf_policy.o"
+    path = (folder / source).with_suffix(".o")
     compiler = require("arm-none-eabi-gcc", PACKAGES)
-    compile_c([compiler, *CORE, *FLAGS, *options, "-c", str(folder / SOURCE), "-o", str(path)])
+    compile_c([compiler, *CORE, *FLAGS, *options, "-c", str(folder / source), "-o", str(path)])
     said = subprocess.run(
         [require("arm-none-eabi-size", PACKAGES), str(path)], capture_output=True, text=True, check=True
     )
@@ -87,3 +90,49 @@ def replay_on_m4(folder: Path, sensors: NDArray[np.float32]) -> Replay:
         raise RuntimeError(f"the emulated board must print its actions, got {said[-300:]!r}")
     actions = np.array(found[3].split(), np.int64)
     return Replay(actions, int(found[2]) * INSTRUCTIONS / len(sensors), int(found[1]))
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """What a board learned from transitions, epoch by epoch."""
+
+    happened: list[int]
+    """As `gpf_end_epoch` returns it."""
+    checksums: list[int]
+    """CRC-32 of parameters, moments and beliefs."""
+    instructions: list[float]
+    """For each update, on average."""
+    ram: int
+    """Bytes, as the program says."""
+
+
+def learn_on_m4(
+    folder: Path,
+    transitions: Sequence[tuple[NDArray[np.float32], int, float, bool]],
+    metrics: Sequence[float],
+) -> Lesson:
+    """Compile an exported learner for the board, and let it learn.
+
+    Args:
+        folder: Of its header and source.
+        transitions: Inputs of the network, action, reward, and whether the episode ended; each goes on where the next
+            begins.
+        metrics: Of the epochs, which are equal shares of the transitions.
+    """
+    inputs, actions, rewards, ends = map(np.array, zip(*transitions, strict=True))
+    arrays = (
+        Array("float", "inputs", np.concatenate([inputs, inputs[:1]])), Array("int8_t", "actions", actions),
+        Array("float", "rewards", rewards), Array("uint8_t", "ends", ends.astype(np.uint8)),
+        Array("float", "metrics", np.array(metrics)),
+    )  # fmt: skip
+    epoch = len(actions) // len(metrics)
+    main = template("m4_learner.c").substitute(
+        arrays="\n\n".join(map(str, arrays)), count=epoch * len(metrics), epoch=epoch
+    )
+    said = run_on_board(folder, main, ROOTS, str(folder / learning.SOURCE))
+    lines = re.findall(r"epoch (\d+) (\d+) (\d+)", said)
+    ram = re.search(r"RAM (\d+)", said)
+    if len(lines) != len(metrics) or ram is None:
+        raise RuntimeError(f"the emulated board must print {len(metrics)} epochs, got {said[-300:]!r}")
+    happened, checksums, ticks = (list(map(int, column)) for column in zip(*lines, strict=True))
+    return Lesson(happened, checksums, [one * INSTRUCTIONS / epoch for one in ticks], int(ram[1]))
