@@ -2,14 +2,14 @@
 
 import ctypes
 from collections.abc import Sequence
-from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpf.edge.builds import FLAGS, compile_c, require
+from gpf.edge.builds import FLAGS, address, compile_c, require
+from gpf.edge.c import template
 from gpf.edge.learning import SOURCE, Learning, learner_type, write_learner
 from gpf.plume.rng import seed_streams
 
@@ -38,7 +38,7 @@ class Learners:
     def __init__(self, folder: Path, learning: Learning, seeds: Sequence[int], real: Real = "float") -> None:
         write_learner(folder, learning)
         lanes, path = folder / LANES, folder / f"gpf_learner_{real}.so"
-        lanes.write_text((resources.files("gpf.edge") / "templates" / LANES).read_text())
+        lanes.write_text(template(LANES).template)
         compile_c([
             require("gcc", "gcc libc6-dev"), *FLAGS, ROOTS, f"-DGPF_REAL={real}", "-fPIC", "-shared",
             str(folder / SOURCE), str(lanes), "-o", str(path), "-lm",
@@ -60,17 +60,17 @@ class Learners:
         self.actions: NDArray[np.int64] = np.zeros(len(seeds), np.int64)
         self._states = np.zeros(len(seeds) * self.code.gpf_state_size(), np.uint8)
         words = seed_streams([(seed, 1) for seed in seeds])
-        self.code.gpf_begin_lanes(self.at(0), len(seeds), _address(words))
+        self.code.gpf_begin_lanes(self.at(0), len(seeds), address(words))
 
     def at(self, lane: int) -> ctypes.c_void_p:
         """The address of a lane's learner."""
-        return ctypes.c_void_p(self.memory.ctypes.data + lane * self.memory.itemsize)
+        return ctypes.c_void_p(self.memory.ctypes.data + int(lane) * self.memory.itemsize)
 
     def step(self, raw: NDArray[np.float32], rewards: NDArray[np.float32], kinds: NDArray[np.uint8]) -> None:
         """Let every lane learn from its last step and choose an action; raw observations have shape (lanes, 5 or 8)."""
         self.code.gpf_step_lanes(
-            self.at(0), _address(self._states), len(self.memory), _address(raw), raw.shape[1], _address(rewards),
-            _address(kinds), _address(self.actions),
+            self.at(0), address(self._states), len(self.memory), address(raw), raw.shape[1], address(rewards),
+            address(kinds), address(self.actions),
         )  # fmt: skip
 
     def update(
@@ -79,19 +79,16 @@ class Learners:
         """One update from a transition; `following` is what the network sees next, None at an end."""
         seen = np.ascontiguousarray(inputs, self.real)
         after = None if following is None else np.ascontiguousarray(following, self.real)
-        address = None if after is None else _address(after)
-        self.code.gpf_update(self.at(lane), _address(seen), action, ctypes.c_float(reward), address)
+        place = None if after is None else address(after)
+        self.code.gpf_update(self.at(lane), address(seen), action, ctypes.c_float(reward), place)
 
     def respond(self, inputs: NDArray[Any], outputs: int = 6, lane: int = 0) -> NDArray[Any]:
         """The outputs of a lane's network."""
         seen, out = np.ascontiguousarray(inputs, self.real), np.zeros(outputs, self.real)
-        self.code.gpf_respond(self.at(lane), _address(seen), _address(out))
+        self.code.gpf_respond(self.at(lane), address(seen), address(out))
         return out
 
     def end_epoch(self, metric: float, lane: int = 0) -> int:
         """End an epoch of a lane; returns the sum of what happened."""
         return int(self.code.gpf_end_epoch(self.at(lane), self._metric(metric)))
 
-
-def _address(array: NDArray[Any]) -> ctypes.c_void_p:
-    return ctypes.c_void_p(array.ctypes.data)
