@@ -195,7 +195,8 @@ def start_arrays(learning: Learning) -> list[Array]:
 def learner_type(learning: Learning, real: type[np.floating[Any]]) -> np.dtype[np.void]:
     """The memory of `gpf_learner`, field by field, as the compiler lays it out."""
     layer = np.dtype(
-        [("power_1", "f8"), ("power_2", "f8"), ("still", "i4"), ("frozen", "i4"), ("observed", "i4")], align=True
+        [("power_1", "f8"), ("power_2", "f8")] + [(name, "i4") for name in ("still", "frozen", "masked", "observed")],
+        align=True,
     )
     rules, count, depth = learning.rules, (learning.parameters,), learning.max_depth
     fields: list[Any] = [

@@ -87,6 +87,7 @@ void gpf_respond(const gpf_learner *g, const gpf_real inputs[GPF_INPUTS], gpf_re
 /* ---- Learning ---- */
 
 #define ROOT(x) (sizeof(gpf_real) == sizeof(float) ? (gpf_real)sqrtf((float)(x)) : (gpf_real)sqrt((double)(x)))
+#define SIZE(x) (sizeof(gpf_real) == sizeof(float) ? (gpf_real)fabsf((float)(x)) : (gpf_real)fabs((double)(x)))
 #define FADED ((gpf_real)1e-30) /* moments below this are taken as zero */
 
 static int greatest(const gpf_real *outputs)
@@ -144,15 +145,17 @@ static gpf_real square_norm(const gpf_learner *g, int n)
 {
     const shape s = shape_of(kept_at(g, n));
     const gpf_real *delta = deltas[n + 1];
-    gpf_real total = 0;
+    const int masked = g->layers[kept_at(g, n)].masked;
+    gpf_real whole = 0, total;
     for (int j = 0; j < s.outputs; ++j) {
-        total += delta[j] * delta[j];
+        whole += delta[j] * delta[j];
     }
+    total = whole;
     for (int i = 0; i < s.inputs; ++i) {
         const gpf_real x = activations[n][i];
         const float *belief = g->belief + s.start + (size_t)i * (size_t)s.outputs;
-        gpf_real heard = 0;
-        for (int j = 0; x != 0 && j < s.outputs; ++j) {
+        gpf_real heard = masked ? 0 : whole;
+        for (int j = 0; masked && x != 0 && j < s.outputs; ++j) {
             heard += belief[j] < 0.0f ? 0 : delta[j] * delta[j];
         }
         total += x * x * heard;
@@ -163,6 +166,7 @@ static gpf_real square_norm(const gpf_learner *g, int n)
 
 typedef struct {
     gpf_real scale, step, root, epsilon, one, two, decay;
+    int masked;
 } adam;
 
 /* One step of Adam for the weights of one input, x; pruned ones have no gradient and stay zero. */
@@ -173,11 +177,12 @@ static void descend(gpf_learner *g, size_t start, int count, gpf_real x, const g
     gpf_real *restrict second = g->second + start;
     const float *restrict belief = g->belief + start;
     const adam s = *a;
+    const int masked = a->masked;
     for (int j = 0; j < count; ++j) {
-        const gpf_real gradient = (belief[j] < 0.0f ? 0 : delta[j] * x) * s.scale;
+        const gpf_real gradient = (masked && belief[j] < 0.0f ? 0 : delta[j] * x) * s.scale;
         gpf_real f = first[j] + s.one * (gradient - first[j]);
         gpf_real q = s.decay * second[j] + s.two * gradient * gradient;
-        f = f > FADED || f < -FADED ? f : 0; /* denormal numbers are slow */
+        f = SIZE(f) > FADED ? f : 0; /* denormal numbers are slow */
         q = q > FADED ? q : 0;
         first[j] = f;
         second[j] = q;
@@ -199,6 +204,7 @@ static void descend_layer(gpf_learner *g, int n, gpf_real scale)
     a.one = (gpf_real)(1.0 - GPF_BETA_1);
     a.two = (gpf_real)(1.0 - GPF_BETA_2);
     a.decay = 1 - a.two;
+    a.masked = layer->masked;
     for (int i = 0; i < s.inputs; ++i) {
         descend(g, s.start + (size_t)i * (size_t)s.outputs, s.outputs, activations[n][i], deltas[n + 1], &a);
     }
@@ -244,7 +250,7 @@ static void add_layer(gpf_learner *g)
 {
     const shape s = shape_of(g->depth);
     const size_t count = (GPF_WIDTH + 1u) * GPF_WIDTH;
-    const gpf_layer blank = {1.0, 1.0, 0, 0, 0};
+    const gpf_layer blank = {1.0, 1.0, 0, 0, 0, 0};
     memset(g->values + s.start, 0, count * sizeof *g->values);
     memset(g->first + s.start, 0, count * sizeof *g->first);
     memset(g->second + s.start, 0, count * sizeof *g->second);
@@ -266,8 +272,7 @@ static gpf_real better(gpf_real a, gpf_real b)
 static void observe_belief(gpf_learner *g, shape s)
 {
     for (size_t k = s.start; k < biases_of(s); ++k) {
-        const gpf_real size = g->values[k] < 0 ? -g->values[k] : g->values[k];
-        const int rises = size > (gpf_real)GPF_WEIGHT_THRESHOLD;
+        const int rises = SIZE(g->values[k]) > (gpf_real)GPF_WEIGHT_THRESHOLD;
         float belief = g->belief[k] - (float)GPF_BELIEF_FALL;
         if (g->belief[k] < 0.0f) {
             continue;
@@ -287,7 +292,7 @@ static void observe_stillness(gpf_learner *g, gpf_layer *layer, shape s)
         const gpf_real move = g->values[k] - g->previous[k];
         const int left = !(g->belief[k] < 0.0f);
         counted += left;
-        still += left && (move < 0 ? -move : move) < (gpf_real)GPF_FREEZE_DELTA;
+        still += left && SIZE(move) < (gpf_real)GPF_FREEZE_DELTA;
         g->previous[k] = g->values[k];
     }
     if (layer->observed) {
@@ -316,7 +321,7 @@ static void prune(gpf_learner *g)
 {
     for (int n = 0; n < g->depth - 1; ++n) {
         const shape s = shape_of(n);
-        const gpf_layer *layer = &g->layers[n];
+        gpf_layer *layer = &g->layers[n];
         if (layer->frozen || (GPF_SALIENCY_OBD && !(layer->power_2 < 1.0))) {
             continue;
         }
@@ -325,11 +330,12 @@ static void prune(gpf_learner *g)
 #if GPF_SALIENCY_OBD
             const gpf_real cost = (gpf_real)0.5 * (w * w) * (g->second[k] / (gpf_real)(1.0 - layer->power_2));
 #else
-            const gpf_real cost = w < 0 ? -w : w;
+            const gpf_real cost = SIZE(w);
 #endif
             if (g->belief[k] < (float)GPF_BELIEF_LIMIT && cost < (gpf_real)GPF_SALIENCY_THRESHOLD) {
                 g->values[k] = g->first[k] = g->second[k] = 0;
                 g->belief[k] = -1.0f;
+                layer->masked = 1;
             }
         }
     }
@@ -499,6 +505,7 @@ void gpf_learner_begin(gpf_learner *g, const uint64_t words[4])
     g->depth = GPF_START_DEPTH;
     for (int n = 0; n <= GPF_MAX_DEPTH; ++n) {
         g->layers[n].power_1 = g->layers[n].power_2 = 1.0;
+        g->layers[n].masked = GPF_START_PRUNED;
         g->layers[n].frozen = n < GPF_START_DEPTH && (GPF_START_FROZEN >> n & 1) != 0;
     }
     for (size_t k = 0; k < hidden + rest; ++k) {

@@ -35,6 +35,7 @@ typedef struct {
     double power_1, power_2; /* of Adam's betas, after the updates so far */
     int32_t still;           /* epochs in a row in which the weights held still */
     int32_t frozen;
+    int32_t masked;   /* whether weights may be pruned */
     int32_t observed; /* whether `previous` holds its weights */
 } gpf_layer;
 
