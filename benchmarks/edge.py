@@ -2,10 +2,11 @@
 
     python benchmarks/edge.py [--parts sizes board navigators learning latency] [--emlearn FOLDER] [--quick] [--write]
 
-Networks have random weights, because sizes and times do not depend on what was learned, except for the share of
-activations that are 0. `navigators` are trained, in some minutes if they are not in `--runs` already: one without and
-one with pruning, in float32 and int8. `learning`: updates on the device. `sizes`: what is not weights, at depths 1, 4 and 16, with one routine for all hidden layers or a
-function for each. `board`: instructions for each observation, RAM and flash; next to emlearn's of the same network, if
+`navigators` are trained, which takes some minutes if they are not in the folder `--runs` already: one without and one
+with pruning, each exported in float32 and int8. The other networks have random weights, because sizes and times do not
+depend on what was learned, except for the share of activations that are 0. `sizes`: what is not weights, at depths 1, 4
+and 16, with one routine for all hidden layers or a function for each. `learning`: updates on the device. `board`:
+instructions for each observation, RAM and flash; next to emlearn's of the same network, if
 FOLDER holds its header files (`pip download emlearn --no-deps`, unzipped). `latency`: torch, onnxruntime and C.
 """
 
@@ -54,7 +55,9 @@ def main() -> None:
     parser.add_argument("--width", type=int, default=64)
     parser.add_argument("--calls", type=int, default=2000, help="timed calls of each program")
     parser.add_argument("--runs", type=Path, default=Path("runs/edge"), help="folder of the trained navigators")
-    parser.add_argument("--quick", action="store_true", help="less training and fewer episodes and calls, to try it out")
+    parser.add_argument(
+        "--quick", action="store_true", help="less training and fewer episodes and calls, to try it out"
+    )
     parser.add_argument("--emlearn", type=Path, help="folder of emlearn's header files")
     parser.add_argument("--write", action="store_true", help="put the tables into docs/edge.md")
     parser.add_argument("--json", action="store_true", help="end with one JSON object")

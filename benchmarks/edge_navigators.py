@@ -29,9 +29,15 @@ TRAINED: dict[str, dict[str, Any]] = {
     "unpruned": {"gpf": False},
     "pruned and compacted": {
         "rules": {
-            "grow_patience": None, "prune_patience": None, "freeze_patience": None, "max_depth": 2,
-            "granularity": "unit", "prune_to": 0.4, "prune_from": 0.1, "prune_until": 0.6,
-        }  # fmt: skip
+            "grow_patience": None,
+            "prune_patience": None,
+            "freeze_patience": None,
+            "max_depth": 2,
+            "granularity": "unit",
+            "prune_to": 0.4,
+            "prune_from": 0.1,
+            "prune_until": 0.6,
+        }
     },
 }
 """Two navigators that differ in nothing else."""

@@ -2,11 +2,13 @@
 
 import numpy as np
 import torch
+from edge_networks import WORLDS
 
 import gpf
 from gpf.edge.learners import FROZEN, GROWN, PRUNED, THAWED
 from gpf.edge.learning import Learning
 from gpf.edge.policy import from_network, read_layers
+from gpf.navigation.inputs import INPUTS as SIZES
 from gpf.navigation.online import pruned_weights
 from gpf.network import MLP, surgery
 from gpf.plume.scenario import ACTIONS, Scenario
@@ -45,6 +47,14 @@ def learning_from(net, observation="memory", **changes):
     return Learning(policy, tuple(read_layers(net.model)), pruned_weights(net), net.frozen, net.rules, **settings)
 
 
+def learning_in(observation, **changes):
+    """A network nobody trained, that learns in a world."""
+    torch.manual_seed(1)
+    model = MLP(SIZES[observation], 8, 6, 2)
+    policy = from_network(model, WORLDS[observation], observation, {"scenario": observation})
+    return Learning(policy, tuple(read_layers(model)), {}, (), gpf.Rules(), **{**SETTINGS, **changes})
+
+
 def transitions(count, seed=0):
     """Inputs, actions, rewards, and the inputs that follow or None at an end."""
     random = np.random.default_rng(seed)
@@ -52,9 +62,7 @@ def transitions(count, seed=0):
     inputs[random.random(inputs.shape) < 0.2] = 0.0
     actions, rewards = random.integers(0, len(ACTIONS), count), random.normal(0.0, 1.0, count).astype(np.float32)
     ends = random.random(count) < 0.05
-    return [
-        (inputs[n], int(actions[n]), float(rewards[n]), None if ends[n] else inputs[n + 1]) for n in range(count)
-    ]
+    return [(inputs[n], int(actions[n]), float(rewards[n]), None if ends[n] else inputs[n + 1]) for n in range(count)]
 
 
 def bits(events):

@@ -1,4 +1,4 @@
-"""Trained navigators: torch, the kernels, ONNX, C, the board and the table choose the same actions and fly the same episodes.
+"""Trained navigators: torch, the kernels, ONNX, C, the board and the table choose the same actions and fly alike.
 
 Where float32's two best outputs are equal up to rounding, either will do: sums are added up in different orders.
 """

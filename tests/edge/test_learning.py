@@ -7,7 +7,6 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from numba import njit
 from learning_networks import (
     RULES,
     SETTINGS,
@@ -19,6 +18,7 @@ from learning_networks import (
     parameters_of,
     transitions,
 )
+from numba import njit
 
 from gpf import Rules, attach
 from gpf.edge.learners import FROZEN, GROWN, PRUNED, THAWED, Learners

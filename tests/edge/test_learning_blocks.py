@@ -79,7 +79,9 @@ def test_a_torn_write_is_rejected_and_the_block_before_it_is_used(pair, data):
         assert flash.save(learners) == 1
         before.append(learners.memory.tobytes())
     live(learners, 5, 9)
-    torn = data.draw(st.one_of(st.integers(0, size - 1), st.integers(0, 40), st.integers(size - 8, size - 1)), "torn at")
+    torn = data.draw(
+        st.one_of(st.integers(0, size - 1), st.integers(0, 40), st.integers(size - 8, size - 1)), "torn at"
+    )
     assert flash.save(learners, torn) == 0
     other.begin([3])
     assert flash.restore(other) == len(before) % 2

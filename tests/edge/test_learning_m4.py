@@ -16,8 +16,7 @@ def test_the_board_makes_the_same_updates_as_this_machine(tmp_path):
     learning = learning_from(make_net({**RULES, "saliency": "obd", "saliency_threshold": 1e-3}))
     host, epoch = Learners(tmp_path, learning, [0]), 10
     steps = [
-        (inputs, action, reward, after is None)
-        for inputs, action, reward, after in transitions(epoch * len(METRICS))
+        (inputs, action, reward, after is None) for inputs, action, reward, after in transitions(epoch * len(METRICS))
     ]
     board = learn_on_m4(tmp_path, steps, METRICS)
     happened, checksums = [], []

@@ -3,27 +3,14 @@
 import numpy as np
 import pytest
 import torch
-from edge_networks import WORLDS
-from learning_networks import SETTINGS
+from learning_networks import learning_in
 
 import gpf as package
-from gpf import Rules
 from gpf.edge.builds import Library
 from gpf.edge.c import replay, write_c
 from gpf.edge.learners import ENDED, FIRST, OUT_OF_TIME, RUNNING, Learners
-from gpf.edge.learning import SOURCE, Learning, learning_of, with_rules, write_learner
-from gpf.edge.policy import from_network, read_layers
-from gpf.navigation.inputs import INPUTS
-from gpf.network import MLP
+from gpf.edge.learning import SOURCE, learning_of, with_rules, write_learner
 from gpf.plume.rng import next_bits, seed_streams, uniform
-
-
-def learning_in(observation, **changes):
-    """A network nobody trained, that learns in a world."""
-    torch.manual_seed(1)
-    model = MLP(INPUTS[observation], 8, 6, 2)
-    policy = from_network(model, WORLDS[observation], observation, {"scenario": observation})
-    return Learning(policy, tuple(read_layers(model)), {}, (), Rules(), **{**SETTINGS, **changes})
 
 
 def step(learners, sensors, reward, kind):

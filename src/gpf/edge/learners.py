@@ -91,4 +91,3 @@ class Learners:
     def end_epoch(self, metric: float, lane: int = 0) -> int:
         """End an epoch of a lane; returns the sum of what happened."""
         return int(self.code.gpf_end_epoch(self.at(lane), self._metric(metric)))
-

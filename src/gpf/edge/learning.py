@@ -1,7 +1,7 @@
 """A navigator that goes on learning on the robot, as C99: one header and one source file, static memory.
 
-The rule is that of `gpf.navigation.online`: Expected SARSA (or Q-learning) with Adam, one update for each step. Growing,
-pruning and freezing are those of `gpf.network`, up to a depth for which there is room.
+The rule is that of `gpf.navigation.online`: Expected SARSA (or Q-learning) with Adam, one update for each step. The
+network grows, is pruned and freezes as in `gpf.network`, up to a depth for which there is room.
 """
 
 import dataclasses
@@ -162,7 +162,8 @@ def _settings(learning: Learning) -> str:
         "GPF_BELIEF_INCREMENT": repr(float(rules.belief_increment)), "GPF_BELIEF_FALL": repr(float(rules.belief_fall)),
         "GPF_PRUNE_PATIENCE": rules.prune_patience or 0,
         "GPF_BELIEF_LIMIT": repr(rules.belief_threshold * (1.0 - ROUNDING)),
-        "GPF_SALIENCY_OBD": int(rules.saliency == "obd"), "GPF_SALIENCY_THRESHOLD": repr(float(rules.saliency_threshold)),
+        "GPF_SALIENCY_OBD": int(rules.saliency == "obd"),
+        "GPF_SALIENCY_THRESHOLD": repr(float(rules.saliency_threshold)),
         "GPF_FREEZE_PATIENCE": rules.freeze_patience or 0, "GPF_FREEZE_DELTA": repr(float(rules.freeze_delta)),
         "GPF_FREEZE_FRACTION": repr(float(rules.freeze_fraction)),
         "GPF_DROP_WINDOW": 0 if rules.drop is None else rules.drop_window, "GPF_DROP": repr(float(rules.drop or 0.0)),

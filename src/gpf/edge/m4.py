@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from gpf.edge.arrays import Array
 from gpf.edge import learning
+from gpf.edge.arrays import Array
 from gpf.edge.builds import FLAGS, compile_c, require
 from gpf.edge.c import SOURCE, template
 from gpf.edge.learners import ROOTS
@@ -82,7 +82,7 @@ def run_on_board(folder: Path, main: str, *more: str) -> str:
 
 
 def replay_on_m4(folder: Path, sensors: NDArray[np.float32], starts: Sequence[int] = (0,)) -> Replay:
-    """Compile an exported policy for the board and replay observations, shape (steps, 5); episodes begin at `starts`."""
+    """Compile an exported policy for the board and replay observations, shape (steps, 5), of episodes from `starts` on."""
     rows = np.zeros((len(sensors), 1 + sensors.shape[1]), "<f4")
     rows[:, 1:] = sensors
     rows[list(starts), 0] = 1.0

@@ -597,11 +597,6 @@ typedef struct {
     uint32_t magic, version, settings, sequence, length;
 } block_head;
 
-size_t gpf_block_size(void)
-{
-    return sizeof(block_head) + sizeof(gpf_learner) + sizeof(uint32_t);
-}
-
 uint32_t gpf_crc32(uint32_t crc, const void *bytes, size_t count)
 {
     static const uint32_t table[16] = {

@@ -93,6 +93,8 @@ void gpf_respond(const gpf_learner *learner, const gpf_real inputs[GPF_INPUTS], 
 void gpf_update(
     gpf_learner *learner, const gpf_real inputs[GPF_INPUTS], int action, float reward, const gpf_real *next);
 
+#define GPF_BLOCK (24u + sizeof(gpf_learner)) /* bytes of a saved block, and of a slot */
+
 /* Where a saved block goes: bytes of slot 0 or 1, from an offset on. Returns 0 if they could not be written. */
 typedef int (*gpf_writer)(void *context, int slot, size_t offset, const void *bytes, size_t count);
 
@@ -101,9 +103,6 @@ int gpf_save(gpf_learner *learner, gpf_writer write, void *context);
 
 /* Go on from the newer of two blocks that is whole; returns its slot, or -1, and then nothing has changed. */
 int gpf_restore(gpf_learner *learner, const unsigned char *slot_0, const unsigned char *slot_1);
-
-/* Bytes of a block. */
-size_t gpf_block_size(void);
 
 /* CRC-32 of some bytes, as in zlib; `crc` is that of the bytes before them, or 0. */
 uint32_t gpf_crc32(uint32_t crc, const void *bytes, size_t count);

@@ -3,6 +3,7 @@
 
 size_t gpf_learner_size(void);
 size_t gpf_state_size(void);
+size_t gpf_block_size(void);
 void gpf_begin_lanes(gpf_learner *learners, int count, const uint64_t *words);
 void gpf_step_lanes(
     gpf_learner *learners, gpf_state *states, int count, const float *sensors, int columns, const float *rewards,
@@ -19,6 +20,11 @@ size_t gpf_learner_size(void)
 size_t gpf_state_size(void)
 {
     return sizeof(gpf_state);
+}
+
+size_t gpf_block_size(void)
+{
+    return GPF_BLOCK;
 }
 
 void gpf_begin_lanes(gpf_learner *learners, int count, const uint64_t *words)
