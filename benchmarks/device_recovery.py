@@ -151,7 +151,7 @@ def live(learners: Learners, scenario: Scenario, seeds: Sequence[int], episodes:
         for lane in np.flatnonzero(world.truncations | world.terminations):
             successes[lane].append(bool(world.successes[lane]))
             if len(successes[lane]) % EPOCH == 0:
-                learners.end_epoch(float(np.mean(successes[lane][-EPOCH:])), lane)
+                learners.end_epoch(float(np.mean(successes[lane][-EPOCH:])), int(lane))
     return np.array([one[:episodes] for one in successes])
 
 

@@ -76,7 +76,7 @@ def measure_navigator(
     library = Library(place)
     found = evaluate(library, navigator.scenario, episodes, SEEDS, threads=1)
     sensors = [flight.sensors for flight in flights[half:]]
-    starts = np.cumsum([0, *map(len, sensors[:-1])])
+    starts = np.cumsum([0, *map(len, sensors[:-1])]).tolist()
     chosen = library.replay(np.concatenate(sensors), starts)
     wanted = np.concatenate([outputs for _, outputs in replay_together(policy, sensors)]).argmax(1)
     board, size = replay_on_m4(place, np.concatenate(sensors), starts), measure_object(place)

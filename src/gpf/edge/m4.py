@@ -82,7 +82,10 @@ def run_on_board(folder: Path, main: str, *more: str) -> str:
 
 
 def replay_on_m4(folder: Path, sensors: NDArray[np.float32], starts: Sequence[int] = (0,)) -> Replay:
-    """Compile an exported policy for the board and replay observations, shape (steps, 5), of episodes from `starts` on."""
+    """Compile an exported policy for the board and replay observations, shape (steps, 5).
+
+    Episodes begin at `starts`.
+    """
     rows = np.zeros((len(sensors), 1 + sensors.shape[1]), "<f4")
     rows[:, 1:] = sensors
     rows[list(starts), 0] = 1.0
