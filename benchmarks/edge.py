@@ -1,10 +1,12 @@
 """What exported navigators take: latency here, and instructions, RAM and flash on an emulated Cortex-M4F.
 
-    python benchmarks/edge.py [--parts sizes board latency] [--width 64] [--emlearn FOLDER] [--write] [--json]
+    python benchmarks/edge.py [--parts sizes board navigators learning latency] [--emlearn FOLDER] [--quick] [--write]
 
-Networks have random weights, because sizes and times do not depend on what was learned, except for the share of
-activations that are 0. `sizes`: what is not weights, at depths 1, 4 and 16, with one routine for all hidden layers or a
-function for each. `board`: instructions for each observation, RAM and flash; next to emlearn's of the same network, if
+`navigators` are trained, which takes some minutes if they are not in the folder `--runs` already: one without and one
+with pruning, each exported in float32 and int8. The other networks have random weights, because sizes and times do not
+depend on what was learned, except for the share of activations that are 0. `sizes`: what is not weights, at depths 1, 4
+and 16, with one routine for all hidden layers or a function for each. `learning`: updates on the device. `board`:
+instructions for each observation, RAM and flash; next to emlearn's of the same network, if
 FOLDER holds its header files (`pip download emlearn --no-deps`, unzipped). `latency`: torch, onnxruntime and C.
 """
 
@@ -23,6 +25,7 @@ from typing import Any
 import numpy as np
 import torch
 from documents import insert
+from edge_navigators import measure_learning, measure_navigators
 from numpy.typing import NDArray
 
 from gpf.edge.arrays import Array
@@ -42,17 +45,19 @@ from gpf.reports.tables import markdown_table
 
 WORLD = Scenario.of("reference")
 DEPTHS = (1, 4, 16)
-PARTS = ("sizes", "board", "latency")
+PARTS = ("sizes", "board", "navigators", "learning", "latency")
 
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--parts", nargs="+", choices=["sizes", "board", "latency"], default=["sizes", "board", "latency"]
-    )
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--width", type=int, default=64)
     parser.add_argument("--calls", type=int, default=2000, help="timed calls of each program")
+    parser.add_argument("--runs", type=Path, default=Path("runs/edge"), help="folder of the trained navigators")
+    parser.add_argument(
+        "--quick", action="store_true", help="less training and fewer episodes and calls, to try it out"
+    )
     parser.add_argument("--emlearn", type=Path, help="folder of emlearn's header files")
     parser.add_argument("--write", action="store_true", help="put the tables into docs/edge.md")
     parser.add_argument("--json", action="store_true", help="end with one JSON object")
@@ -66,8 +71,13 @@ def main() -> None:
             results["sizes"] = measure_sizes(Path(folder), arguments.width, flights)
         if "board" in arguments.parts:
             results["board"] = measure_board(Path(folder), arguments.width, flights, arguments.emlearn)
+        if "navigators" in arguments.parts:
+            results["navigators"] = measure_navigators(Path(folder), arguments.runs, arguments.quick)
+        if "learning" in arguments.parts:
+            results["learning"] = measure_learning(Path(folder), flights)
         if "latency" in arguments.parts:
-            results["latency"] = measure_latency(Path(folder), arguments.width, flights, arguments.calls)
+            calls = min(arguments.calls, 100) if arguments.quick else arguments.calls
+            results["latency"] = measure_latency(Path(folder), arguments.width, flights, calls)
     tables = "\n\n".join(map(table, results.values()))
     print(tables)
     if arguments.write:

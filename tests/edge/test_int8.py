@@ -36,9 +36,9 @@ def test_the_first_layer_reaches_the_ends_of_the_calibrated_ranges():
     first = int8.quantise(policy, inputs)[0]
     levels = first.quantised(inputs)
     assert levels.min() == 0
-    assert levels.max() == 255
+    assert levels.max() == int8.INPUT_LEVELS
     restored = (levels - first.zeros) / first.per_unit
-    assert np.abs(restored - inputs).max() < 8.0 / 255.0
+    assert np.abs(restored - inputs).max() < 8.0 / int8.INPUT_LEVELS
     assert (first.quantised(np.zeros((1, MEMORY_SIZE), np.float32)) == first.zeros).all()
 
 
@@ -46,3 +46,15 @@ def test_int8_without_calibration_is_refused(tmp_path):
     policy, _ = make_exported("memory", 1, "dense")
     with pytest.raises(ValueError, match="int8 needs at least one episode, for calibration, got 0"):
         write_c(tmp_path, policy, [], quantised=True)
+
+
+def test_weights_are_rounded_so_that_outputs_are_close(flights):
+    policy, _ = make_exported("memory", 1, "pruned", width=64)
+    inputs = seen_inputs(policy, flights["memory"])
+    first, exact = policy.layers[0], inputs @ policy.layers[0].weight.T + policy.layers[0].bias
+    low, high = int8._input_ranges(policy, inputs)
+    nearest = int8._quantised(first, low, high, int8.INPUT_LEVELS)
+    fitted = int8._fitted(first, nearest, inputs)
+    before, after = (((layer(inputs) - exact) ** 2).mean() for layer in (nearest, fitted))
+    assert after < 0.8 * before
+    assert not fitted.weight[first.weight == 0.0].any()

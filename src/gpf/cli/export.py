@@ -16,7 +16,7 @@ class Export:
     """Export a trained navigator for a robot: sensor units in, action out. docs/edge.md says how to call it.
 
     Pruned weights and cut-off units are left out. onnx is one file; c is one header and one source file of C99;
-    table is the best action for each of the 392 observations of the paper's kind.
+    table is the best action for each of the 392 observations of the paper's kind. c with --learn goes on learning.
     """
 
     run: Positional[Path]
@@ -33,6 +33,10 @@ class Export:
     """A function for each layer, rather than one for all of them (in ONNX, no Scan); the outputs are the same."""
     episodes: int = 20
     """Episodes that the navigator flies to calibrate int8, for the self-test and to verify ONNX."""
+    learn: bool = False
+    """Export a navigator that goes on learning on the robot, in C; for the value learners online and parallel."""
+    max_depth: int | None = None
+    """Hidden layers for which --learn makes room. Default: max_depth of the run's rules."""
     json: bool = False
     """Print one JSON object on the last line."""
 
@@ -53,7 +57,7 @@ class Export:
                 warnings.simplefilter("ignore")  # torch's exporter warns of its own insides
             said = export(
                 source, self.to, out, checkpoint=self.checkpoint, numbers=self.numbers, sequential=self.sequential,
-                episodes=self.episodes,
+                episodes=self.episodes, learn=self.learn, max_depth=self.max_depth,
             )  # fmt: skip
         files = sorted(str(path) for path in out.iterdir() if path.is_file())
         if self.json:

@@ -5,17 +5,19 @@ import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpf.edge.c import SOURCE
+from gpf.edge.c import SOURCE, template
 from gpf.plume.rng import seed_streams
 from gpf.plume.scenario import Scenario
 
 FLAGS = ("-std=c99", "-O3", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror")
 """For every compiler: a warning is a defect."""
+LANES = "policy_lanes.c"
+"""For this machine only: many robots in one call."""
 ROOM = 256
 """Bytes for a state; more than it takes."""
 
@@ -35,6 +37,11 @@ def require(program: str, packages: str) -> str:
     return path
 
 
+def address(array: NDArray[Any]) -> ctypes.c_void_p:
+    """Where an array's memory, which must be contiguous, begins."""
+    return ctypes.c_void_p(array.ctypes.data)
+
+
 class Library:
     """An exported policy, compiled for this machine; it flies like any other policy.
 
@@ -47,9 +54,11 @@ class Library:
 
     def __init__(self, folder: Path, sampled: bool = False) -> None:
         self.sampled = sampled
-        path = folder / "gpf_policy.so"
+        path, lanes = folder / "gpf_policy.so", folder / LANES
+        lanes.write_text(template(LANES).template)
         compile_c([
-            require("gcc", "gcc libc6-dev"), *FLAGS, "-fPIC", "-shared", str(folder / SOURCE), "-o", str(path), "-lm"
+            require("gcc", "gcc libc6-dev"), *FLAGS, "-fPIC", "-shared", str(folder / SOURCE), str(lanes),
+            "-o", str(path), "-lm",
         ])  # fmt: skip
         self.code: ctypes.CDLL = ctypes.CDLL(str(path))
         self.code.gpf_metadata.restype = ctypes.c_char_p
@@ -68,18 +77,20 @@ class Library:
 
     def act(self, raw: NDArray[np.float32], lanes: NDArray[np.int64], actions: NDArray[np.int64]) -> None:
         """Choose actions in the lanes given by their indices; raw observations have shape (n, 5) or (n, 8)."""
-        choose = self.code.gpf_sampled if self.sampled else self.code.gpf_greedy
-        sensors = np.ascontiguousarray(raw[:, :5], np.float32)
-        for lane in lanes:
-            actions[lane] = choose(self._state(lane), ctypes.c_void_p(sensors.ctypes.data + 20 * int(lane)))
+        rows = np.ascontiguousarray(raw, np.float32)
+        self.code.gpf_act_lanes(
+            self._state(0), ctypes.c_size_t(ROOM), address(lanes), len(lanes), address(rows),
+            ctypes.c_size_t(rows.shape[1]), self.sampled, address(actions),
+        )  # fmt: skip
 
-    def replay(self, sensors: NDArray[np.float32]) -> NDArray[np.int64]:
-        """The actions for the observations of an episode, shape (steps, 5)."""
+    def replay(self, sensors: NDArray[np.float32], starts: Sequence[int] = (0,)) -> NDArray[np.int64]:
+        """The best actions for observations, shape (steps, 5), of episodes that begin at `starts`."""
         self.begin([0], Scenario())
-        actions, lane = np.zeros((len(sensors), 1), np.int64), np.zeros(1, np.int64)
-        for row, action in zip(sensors, actions, strict=True):
-            self.act(row[None], lane, action)
-        return actions[:, 0]
+        begins, actions = np.zeros(len(sensors), np.uint8), np.zeros(len(sensors), np.int64)
+        begins[list(starts)] = 1
+        rows = np.ascontiguousarray(sensors, np.float32)
+        self.code.gpf_replay(self._state(0), len(rows), address(rows), address(begins), address(actions))
+        return actions
 
     def _state(self, lane: int) -> ctypes.c_void_p:
         return ctypes.c_void_p(self._states.ctypes.data + ROOM * int(lane))

@@ -1,6 +1,6 @@
 """The policy as C99: one header and one source file, in float32 or int8, from the templates next to this file."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -76,17 +76,27 @@ def write_c(
             + ["sizeof metadata"] + ([] if sequential else ["sizeof layers"])
         ),
     }  # fmt: skip
-    values["tokenizer"] = template("tokenizer.c").substitute(values)
-    replace_text(folder / HEADER, template(HEADER).substitute(settings=settings))
+    values |= shared_parts(values)
+    replace_text(folder / HEADER, template(HEADER).substitute(settings=settings, memory=values["memory"]))
     replace_text(folder / SOURCE, template(SOURCE).substitute(values))
     state = 4 * len(ACTIONS) + 32 * policy.samples + 40 * policy.remembers
-    ram = state + policy.width * (8 + 5 * quantised)
+    ram = state + policy.width * (8 + 6 * quantised)
     return Sizes(weights, 4 * sum(layer.weight.size + layer.bias.size for layer in policy.layers), ram)
 
 
 def template(name: str) -> Template:
     """A template."""
     return Template((resources.files("gpf.edge") / "templates" / name).read_text())
+
+
+def shared_parts(values: Mapping[str, Any]) -> dict[str, str]:
+    """The parts that the learner has, too: the fields of memory, inputs from sensors, and the random stream."""
+    tokenizer = template("tokenizer.c").substitute(values).rstrip()
+    return {
+        "memory": template("memory.h").template.rstrip(),
+        "sensing": template("sensing.c").substitute(values, tokenizer=tokenizer).rstrip(),
+        "random": template("random.c").template.rstrip(),
+    }
 
 
 def _settings(policy: Policy, sparse: bool) -> str:
@@ -147,7 +157,8 @@ def _network(policy: Policy, layers: Layers, sequential: bool) -> tuple[list[Arr
         functions.append(_function(n, inputs, outputs, stored.sparse, "scale" in more, n == len(chosen) - 1))
     if layers is not None:
         arrays += [Array("float", "input_per_unit", layers[0].per_unit), Array("float", "input_zeros", layers[0].zeros)]
-        return arrays, template("int8.c").substitute(table="\n".join(rows)), sparse
+        levels = {"levels": int8.LEVELS, "input_levels": int8.INPUT_LEVELS}
+        return arrays, template("int8.c").substitute(levels, table="\n".join(rows)), sparse
     if sequential:
         return arrays, "\n".join([*functions, _calls(len(functions))]), sparse
     return arrays, template("recursive.c").substitute(table="\n".join(rows)), sparse
@@ -193,23 +204,32 @@ def _tests(policy: Policy, layers: Layers, flight: Flight) -> list[Array]:
 
 def replay(policy: Policy, sensors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The network's inputs and outputs for the observations of one episode, shape (steps, 5), by torch."""
+    return replay_together(policy, [sensors])[0]
+
+
+def replay_together(policy: Policy, episodes: Sequence[np.ndarray]) -> list[tuple[np.ndarray, np.ndarray]]:
+    """The same of several episodes, which run side by side."""
     module = Navigating(policy)
-    inputs = []
+    lengths = [len(sensors) for sensors in episodes]
     with torch.no_grad():
         if not policy.remembers:
-            seen = module.observing(torch.from_numpy(sensors))
-            return seen.numpy(), module.network(seen).numpy()
-        state = blank_state(1)
-        for row in torch.from_numpy(sensors):
-            features, state = module.observing(row[None], state)
-            inputs.append(features)
-        seen = torch.cat(inputs)
-        return seen.numpy(), module.network(seen).numpy()
+            seen = module.observing(torch.from_numpy(np.concatenate(episodes)))
+        else:
+            steps, state = [], blank_state(len(episodes))
+            for step in range(max(lengths)):
+                rows = np.stack([sensors[min(step, len(sensors) - 1)] for sensors in episodes])
+                features, state = module.observing(torch.from_numpy(rows), state)
+                steps.append(features)
+            lanes = torch.stack(steps, 1)
+            seen = torch.cat([lane[:length] for lane, length in zip(lanes, lengths, strict=True)])
+        outputs = module.network(seen)
+    ends = np.cumsum(lengths)[:-1]
+    return list(zip(np.split(seen.numpy(), ends), np.split(outputs.numpy(), ends), strict=True))
 
 
 def seen_inputs(policy: Policy, flights: Sequence[Flight]) -> np.ndarray:
     """The network's inputs in some episodes."""
-    return np.concatenate([replay(policy, flight.sensors)[0] for flight in flights])
+    return np.concatenate([inputs for inputs, _ in replay_together(policy, [flight.sensors for flight in flights])])
 
 
 def _whiffs(flight: Flight) -> float:

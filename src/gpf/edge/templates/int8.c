@@ -1,4 +1,4 @@
-/* Weights and activations in 8 bits: sums of products are whole numbers; what they are worth is a float per output. */
+/* Weights and activations in 8 bits, inputs in 12: sums of products are whole numbers; what they are worth is a float per output. */
 typedef struct {
     const int8_t *weights;
     const gpf_offset *starts; /* as of a sparse layer of floats */
@@ -13,12 +13,12 @@ static const layer layers[LAYERS] = {
 $table
 };
 
-static uint8_t levels_of[GPF_WIDTH];
+static uint16_t levels_of[GPF_WIDTH];
 static int32_t sums[GPF_WIDTH];
 
-static uint8_t quantised(float value)
+static uint16_t quantised(float value, uint16_t top)
 {
-    return value < 0.5f ? 0u : value >= 254.5f ? 255u : (uint8_t)(value + 0.5f);
+    return value < 0.5f ? 0u : value >= (float)top - 0.5f ? top : (uint16_t)(value + 0.5f);
 }
 
 static void run_layer(const layer *l, float *out)
@@ -61,12 +61,12 @@ static const float *run_network(void)
 {
     float *values = activations[0];
     for (unsigned i = 0; i < layers[0].inputs; ++i) {
-        levels_of[i] = quantised(values[i] * input_per_unit[i] + input_zeros[i]);
+        levels_of[i] = quantised(values[i] * input_per_unit[i] + input_zeros[i], $input_levels);
     }
     for (unsigned n = 0; n < LAYERS; ++n) {
         run_layer(&layers[n], values);
         for (unsigned j = 0; n + 1u < LAYERS && j < layers[n].outputs; ++j) {
-            levels_of[j] = quantised(values[j] * layers[n + 1u].per_unit); /* those below 0 become 0: the ReLU */
+            levels_of[j] = quantised(values[j] * layers[n + 1u].per_unit, $levels); /* those below 0 become 0: the ReLU */
         }
     }
     return values;
