@@ -40,9 +40,9 @@ class Plan(Base):
 
     seed: int = field(0, 0, 10_000)
     """Seed of the first weights, and of everything that clients draw."""
-    rounds: int = field(16, 1)
+    rounds: int = field(30, 1)
     """Rounds of the whole training."""
-    rollouts: int = field(5, 1)
+    rollouts: int = field(3, 1)
     """Rollouts that a client learns from in a round."""
     lanes: int = field(64, 1, 1 << 12)
     """Worlds that a client steps in parallel."""
@@ -84,9 +84,9 @@ class Plan(Base):
         if not self.gpf:
             return Rules.fixed()
         return Rules(
-            warmup=15, grow_patience=10, grow_threshold=self.grow_threshold, max_depth=self.max_depth, mode="max",
-            weight_threshold=0.1, belief_increment=0.01, prune_patience=15, belief_threshold=0.5,
-            saliency_threshold=self.saliency_threshold, freeze_patience=15, freeze_delta=0.0015,
+            warmup=10, grow_patience=6, grow_threshold=self.grow_threshold, max_depth=self.max_depth, mode="max",
+            weight_threshold=0.1, belief_increment=0.01, prune_patience=10, belief_threshold=0.5,
+            saliency_threshold=self.saliency_threshold, freeze_patience=10, freeze_delta=0.0015,
         )  # fmt: skip
 
     def thresholds(self) -> Thresholds:
