@@ -68,16 +68,16 @@ class Loopback:
             "--node-config", " ".join(f"{name}={json.dumps(value)}" for name, value in values.items()),
         )  # fmt: skip
 
-    def run(self, timeout: float, nodes: int = 0, **config: Any) -> None:
+    def run(self, within: float, nodes: int = 0, **config: Any) -> None:
         """Start a Flower run and wait until it has ended.
 
         Args:
-            timeout: Seconds after which it must have.
+            within: Seconds after which it must have.
             nodes: With the simulation engine, how many SuperNodes it simulates.
             config: Changes of the app's configuration.
         """
         run = self.start_run(nodes, **config)
-        run.wait(timeout)
+        run.wait(within)
         found = self._flwr("list", "--format", "json")
         (one, *_) = json.loads(found)["runs"]
         if one["status"] != "finished:completed":

@@ -48,7 +48,7 @@ def test_faulty_answers_are_refused_and_the_others_are_merged_as_if_they_were_no
         for index, fault in enumerate(["", "", *WORDS]):
             federation.start_node(index, fault=fault)
         federation.run(500, clients=2 + len(WORDS), timeout=400.0, **TINY)
-        log = federation.log("superlink")
+        log = federation.log("run")
     server = saved(tmp_path)
     assert len(server.reports) == 2
     for report in server.reports:
@@ -77,7 +77,7 @@ def test_clients_that_are_late_or_leave_and_a_server_that_is_killed_do_not_stop_
         for index in range(2):
             federation.start_node(index)
         federation.run(300, clients=2, **config)
-        log = federation.log("superlink")
+        log = federation.log("run")
     server = saved(tmp_path)
     assert [report.accepted for report in server.reports] == [
         ("client-0", "client-1", "client-2"), ("client-0",), ("client-0", "client-1"), ("client-0", "client-1"),

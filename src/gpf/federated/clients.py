@@ -27,7 +27,7 @@ from gpf.plume.scenario import Scenario
 from gpf.settings import Settings as Base
 from gpf.settings import number as field
 
-RECENT = 200
+RECENT = 100
 """Episodes over which a client averages what its rules look at."""
 FIRST_SEED = 100_000
 """Seeds of clients begin here, so that none is that of another run."""
@@ -58,9 +58,9 @@ class Plan(Base):
     """Whether networks grow, prune and freeze."""
     propose: bool = True
     """Whether clients propose thresholds of growing and pruning."""
-    max_depth: int = field(2, 1)
+    max_depth: int = field(3, 1)
     """Hidden layers that a network may grow to."""
-    grow_threshold: float = field(0.02, 0.0)
+    grow_threshold: float = field(0.05, 0.0)
     """Improvement of SPL below which a client grows, at the start."""
     saliency_threshold: float = field(0.05, 0.0)
     """Absolute weight below which a client may prune, at the start."""
@@ -84,9 +84,9 @@ class Plan(Base):
         if not self.gpf:
             return Rules.fixed()
         return Rules(
-            warmup=10, grow_patience=6, grow_threshold=self.grow_threshold, max_depth=self.max_depth, mode="max",
-            weight_threshold=0.1, belief_increment=0.01, prune_patience=10, belief_threshold=0.5,
-            saliency_threshold=self.saliency_threshold, freeze_patience=10, freeze_delta=0.0015,
+            warmup=3, grow_patience=3, grow_threshold=self.grow_threshold, max_depth=self.max_depth, mode="max",
+            weight_threshold=0.1, belief_increment=0.01, prune_patience=12, belief_threshold=0.5,
+            saliency_threshold=self.saliency_threshold, freeze_patience=10, freeze_delta=0.01,
         )  # fmt: skip
 
     def thresholds(self) -> Thresholds:
