@@ -169,17 +169,27 @@ def main() -> None:
     parser.add_argument("--simulation", action="store_true", help="Flower's simulation engine in place of SuperNodes")
     parser.add_argument("--hours", type=float, default=2.0, help="after which the federation must have ended")
     given = parser.parse_args()
-    config = {name: json.loads(value) for name, _, value in (one.partition("=") for one in given.config)}
+    config = dict(_setting(one) for one in given.config)
     with Loopback(given.folder, simulation=given.simulation) as federation:
         for index in range(0 if given.simulation else given.clients):
             federation.start_node(index)
         federation.run(3600 * given.hours, given.clients, clients=given.clients, **config)
         for report in federation.reports():
+            success = "unknown" if report["success"] is None else f"{report['success']:.1%}"
             refused = "".join(f"; {name} refused: {why}" for name, why in report["refused"])
             print(
-                f"round {report['round']}: success {report['success']:.1%}, {len(report['accepted'])} clients merged,"
+                f"round {report['round']}: success before it {success}, {len(report['accepted'])} clients merged,"
                 f" depth {report['depth']}, density {report['density']:.3f}{refused}"
             )
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    """A NAME=VALUE that was typed; the value as JSON where it is any."""
+    name, _, value = text.partition("=")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
 
 
 if __name__ == "__main__":
