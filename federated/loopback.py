@@ -2,10 +2,11 @@
 
     python loopback.py FOLDER [--clients 8] [--simulation] [NAME=VALUE ...]
 
-Names are those of `[tool.flwr.app.config]` in app/pyproject.toml. All processes are ended when this one is.
+Names are those of `[tool.flwr.app.config]` in app/pyproject.toml. When it ends, so do all processes that it started.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import signal
@@ -95,10 +96,8 @@ class Loopback:
     def kill(self, name: str) -> None:
         """End a process, and those that it has started, at once."""
         process = self.processes.pop(name)
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)  # it leads a group of its own
-        except ProcessLookupError:
-            pass
         process.wait(10)
 
     def log(self, name: str) -> str:
@@ -168,7 +167,7 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=8)
     parser.add_argument("--simulation", action="store_true", help="Flower's simulation engine in place of SuperNodes")
     parser.add_argument("--hours", type=float, default=2.0, help="after which the federation must have ended")
-    given = parser.parse_args()
+    given = parser.parse_intermixed_args()
     config = dict(_setting(one) for one in given.config)
     with Loopback(given.folder, simulation=given.simulation) as federation:
         for index in range(0 if given.simulation else given.clients):

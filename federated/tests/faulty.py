@@ -8,8 +8,8 @@ import numpy as np
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from gpf.federated import Network, pack, unpack
 from gpf.federated import Message as Update
+from gpf.federated import Network, pack, unpack
 from gpf_flower.records import content, read
 
 app = ClientApp()

@@ -1,11 +1,11 @@
 """Faults of real processes on loopback: the round ends, the log says what happened, the network stays sound."""
 
 import numpy as np
-from faulty import FAULTS, honest
-from loopback import Loopback, wait
 
+from faulty import FAULTS, honest
 from gpf.federated.clients import Plan
 from gpf.federated.rounds import Server
+from loopback import Loopback, wait
 
 TINY = {"width": 8, "rounds": 2, "propose": False}
 WORDS = {

@@ -5,11 +5,11 @@ import tomllib
 
 import numpy as np
 import pytest
-from loopback import HERE, Loopback
 
 import gpf.tasks.federated as study
 from gpf.federated.clients import Plan
 from gpf.federated.rounds import Server
+from loopback import HERE, Loopback
 
 CLIENTS = 2
 TINY = {

@@ -1,4 +1,4 @@
-"""The ClientApp: a navigator in its own world. Flower starts it anew for every message, so it lives in a folder."""
+"""The ClientApp: a navigator in its own world. Flower starts a process for each message; a folder keeps the state."""
 
 from pathlib import Path
 

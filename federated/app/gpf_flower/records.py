@@ -18,4 +18,3 @@ def read(message: Message) -> bytes | str:
     if not isinstance(data, bytes):
         return f"the answer must hold bytes as {RECORD}.{KEY}, got {type(data).__name__}"
     return data
-

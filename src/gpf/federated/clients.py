@@ -1,4 +1,4 @@
-"""A client: a navigator that learns in a world of its own, with what a server sends it, by the policy gradient."""
+"""A client: a navigator that learns in its own world by the policy gradient, from the network that a server sends."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -30,13 +30,13 @@ from gpf.settings import number as field
 RECENT = 100
 """Episodes over which a client averages what its rules look at."""
 FIRST_SEED = 100_000
-"""Seeds of clients begin here, so that none is that of another run."""
+"""Seeds of clients start here; other runs have lower ones."""
 MOST_CLIENTS = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan(Base):
-    """What all clients of a federation share."""
+    """Settings that all clients of a federation share."""
 
     seed: int = field(0, 0, 10_000)
     """Seed of the first weights, and of everything that clients draw."""
@@ -98,7 +98,7 @@ class Plan(Base):
         return self.learner.make_model(self.width, self.depth)
 
     def first_network(self) -> Network:
-        """What the server begins with."""
+        """The untrained network that the server starts with."""
         with torch.random.fork_rng():
             torch.manual_seed(self.seed)
             model = self.make_model()
@@ -112,7 +112,7 @@ class Client:
     Attributes:
         net: Its network, with optimizer moments that never leave it.
         round: The last round that it has answered.
-        merged: What the server sent last.
+        merged: The network that the server sent last.
     """
 
     def __init__(self, plan: Plan, index: int, worlds: Sequence[Scenario] = (), threads: int = 1) -> None:
@@ -142,15 +142,15 @@ class Client:
 
     @property
     def name(self) -> str:
-        """What it calls itself in messages."""
+        """Its name in messages."""
         return f"client-{self.index}"
 
     # Rounds
 
     def answer(self, data: bytes, limits: Limits | None = None) -> bytes:
-        """What it makes of a server's message: it takes over the network, learns, and sends back what it owns.
+        """Answer a server's message: take over its network, learn for a round, and return the result.
 
-        A round that was answered before gets the same answer again, so that a server that was killed can ask once more.
+        A round that was answered before gets the same answer again: a server that was killed may ask twice.
         """
         message = unpack(data, limits)
         asked = int(number(message.about, "round", 1, 1 << 31, whole=True))
@@ -219,7 +219,7 @@ class Client:
     # Resuming
 
     def save(self, folder: Path) -> None:
-        """Write everything that it needs to go on: network, moments, world, random state, and its last answer."""
+        """Write all state: network, moments, world, random state, and the last answer."""
         state = {f"learner/{name}": tensor for name, tensor in as_bytes(self.learner.state()).items()}
         counts = {
             "round": self.round,
@@ -232,7 +232,7 @@ class Client:
         self.net.save(folder, extra={**state, **packed, "client": counts, "random": self._random})
 
     def restore(self, folder: Path) -> None:
-        """Go on from what was saved."""
+        """Resume from a saved state."""
         self.net = load(folder, build=self.plan.make_model, restore_random=False)
         extra = self.net.extra
         self._make_learner()

@@ -15,7 +15,7 @@ STEP = 1.5
 
 
 def propose(current: Mapping[str, float], seed: Sequence[int]) -> Thresholds:
-    """The thresholds that a client tries in a round: each as it is, a step higher or a step lower."""
+    """The thresholds that a client tries in a round: each unchanged, a step higher or a step lower."""
     draws = np.random.default_rng(list(seed)).integers(-1, 2, len(current))
     return {name: current[name] * STEP ** int(draw) for name, draw in zip(sorted(current), draws, strict=True)}
 
