@@ -62,7 +62,7 @@ class Plan(Base):
     """Hidden layers that a network may grow to."""
     grow_threshold: float = field(0.05, 0.0)
     """Improvement of SPL below which a client grows, at the start."""
-    saliency_threshold: float = field(0.05, 0.0)
+    saliency_threshold: float = field(0.02, 0.0)
     """Absolute weight below which a client may prune, at the start."""
     validation_episodes: int = field(25, 1, BLOCK)
     """Episodes of a validation in a client's own world."""
@@ -85,7 +85,7 @@ class Plan(Base):
             return Rules.fixed()
         return Rules(
             warmup=3, grow_patience=3, grow_threshold=self.grow_threshold, max_depth=self.max_depth, mode="max",
-            weight_threshold=0.1, belief_increment=0.01, prune_patience=12, belief_threshold=0.5,
+            weight_threshold=0.1, belief_increment=0.01, prune_patience=20, belief_threshold=0.5,
             saliency_threshold=self.saliency_threshold, freeze_patience=10, freeze_delta=0.01,
         )  # fmt: skip
 
