@@ -13,6 +13,7 @@ from flwr.serverapp.strategy import Strategy
 
 from gpf.federated.merging import Rule
 from gpf.federated.rounds import Server
+from gpf.runs.folder import replace_text
 from gpf_flower.plan import read_plan
 from gpf_flower.records import content, read
 
@@ -81,4 +82,4 @@ def main(grid: Grid, context: Context) -> None:
     if (left := plan.rounds - server.round) > 0:
         strategy = MergeStrategy(server, folder / "server", int(config["clients"]), timeout)
         strategy.start(grid, ArrayRecord(), num_rounds=left, timeout=timeout)
-    (folder / "reports.json").write_text(json.dumps([asdict(report) for report in server.reports]) + "\n")
+    replace_text(folder / "reports.json", json.dumps([asdict(report) for report in server.reports]) + "\n")
