@@ -62,7 +62,7 @@ def test_faulty_answers_are_refused_and_the_others_are_merged_as_if_they_were_no
 
 
 def test_clients_that_are_late_or_leave_and_a_server_that_is_killed_do_not_stop_a_federation(tmp_path, faulty_app):
-    config = {**TINY, "rounds": 4, "timeout": 45.0}
+    config = {**TINY, "rounds": 4, "timeout": 60.0}
     rounds = tmp_path / "federation" / "server"
     with Loopback(tmp_path, faulty_app) as federation:
         for index, fault in enumerate(["", "late", ""]):
