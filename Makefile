@@ -6,7 +6,10 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 READY := .venv/ready
 
-.PHONY: train test test-slow docs zoo coverage mutants lint format setup clean
+# The Flower app's environment is its own, because flwr pins older versions of packages that gpf uses.
+FEDERATED := federated/.venv/bin
+
+.PHONY: train test test-slow federated docs zoo coverage mutants lint format setup clean
 .DELETE_ON_ERROR:
 
 train: $(READY)  ## train the default navigator; curve and trajectories go to runs/plume-N/figures
@@ -17,6 +20,11 @@ test: $(READY)  ## the test suite, in parallel
 
 test-slow: $(READY)  ## learning checks that take minutes
 	$(BIN)/python -m pytest -m slow
+
+federated: federated/.venv/ready  ## the Flower app: its tests with real processes on loopback, and a short federation
+	cd federated && .venv/bin/python -m pytest tests
+	rm -rf federated/runs/short
+	$(FEDERATED)/python federated/loopback.py federated/runs/short --clients 3 rounds=3 rollouts=1 lanes=16
 
 docs: $(READY)  ## the documentation site in dist/site, built strictly by two programs, and its links checked
 	$(BIN)/python benchmarks/docs_site.py
@@ -51,5 +59,14 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m gpf compile
 	@touch $@
 
+federated/.venv/ready: pyproject.toml federated/constraints.txt
+	@echo "setting up federated/.venv (a few minutes, once)"
+	@test -x $(FEDERATED)/python || $(PYTHON) -m venv federated/.venv
+	$(FEDERATED)/python -m pip install --quiet --disable-pip-version-check "$$(grep '^torch==' federated/constraints.txt)"
+	$(FEDERATED)/python -m pip install --quiet --disable-pip-version-check \
+		--constraint federated/constraints.txt 'flwr[simulation]' pytest --editable .
+	$(FEDERATED)/python -m gpf compile
+	@touch $@
+
 clean:  ## remove what the other targets made
-	rm -rf .venv runs
+	rm -rf .venv runs federated/.venv federated/runs

@@ -146,23 +146,26 @@ def test_proposals_are_a_step_away_at_most_and_the_same_for_the_same_seed(seed, 
 
 
 def test_validation_picks_the_threshold_under_which_clients_improved_most():
-    low, high = ({"grow_threshold": value} for value in (0.01, 0.04))
-    now = {"grow_threshold": 0.02}
-    assert (
-        elect(
-            now,
-            [low, low, high, now],
-            [0.1, 0.2, 0.0, 0.1],
-        )
-        == low
-    )
-    assert elect(now, [low, low, high, now], [0.0, 0.2, 0.3, 0.1]) == high
-    assert elect(now, [low, high, now], [0.1, 0.1, 0.1]) == now
+    low, now, high = ({"grow_threshold": value} for value in (0.01, 0.02, 0.04))
+    tried = [low, low, now, now, now, high, high]
+    assert elect(now, tried, [0.3, 0.31, 0.1, 0.11, 0.1, 0.2, 0.21]) == low
+    assert elect(now, tried, [0.2, 0.21, 0.1, 0.11, 0.1, 0.3, 0.31]) == high
+    assert elect(now, tried, [0.0, 0.01, 0.1, 0.11, 0.1, 0.0, 0.01]) == now
+
+
+def test_thresholds_stay_where_the_difference_may_be_noise_or_nobody_tried_both():
+    low, now = ({"grow_threshold": value} for value in (0.01, 0.02))
+    gains = [0.1, 0.4, 0.0, 0.2]
+    pooled = np.sqrt((np.var(gains[:2]) * 2 + np.var(gains[2:]) * 2) / 2)
+    assert 0 < np.mean(gains[:2]) - np.mean(gains[2:]) < 2 * pooled  # two standard errors, of two clients each
+    assert elect(now, [low, low, now, now], gains) == now
+    assert elect(now, [low, low], [1.0, 1.0]) == now
     assert elect(now, [], []) == now
-    assert elect(now, [high], [float("nan")]) == now
+    assert elect(now, [low, now, now], [float("nan"), 0.1, 0.1]) == now
 
 
 def test_thresholds_stay_in_their_range():
     for name, (low, high) in RANGES.items():
-        assert elect({name: high}, [{name: high * STEP}], [1.0]) == {name: high}
-        assert elect({name: low}, [{name: low / STEP}], [1.0]) == {name: low}
+        for bound, beyond in ((high, high * STEP), (low, low / STEP)):
+            tried = [{name: beyond}, {name: beyond}, {name: bound}, {name: bound}]
+            assert elect({name: bound}, tried, [1.0, 1.0, 0.0, 0.0]) == {name: bound}

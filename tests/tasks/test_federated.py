@@ -59,7 +59,7 @@ def test_the_result_has_every_world_and_all_bytes(whole):
 def test_every_method_takes_the_same_steps_and_has_the_network_that_it_says(method, tmp_path, whole):
     result, lines = trained(tmp_path / method, method=method, rounds=1)
     assert result["step"] == whole[1]["step"] / 3
-    assert result["depth"] == {"fixed": 2}.get(method, 1)
+    assert result["depth"] == {"fixed": 3}.get(method, 1)
     assert len(lines[0]["spectra"]) == (CLIENTS if method == "local" else 1)
     assert (result["megabytes"] == 0) == (method == "local")
     config = TASK.of({**TINY, "method": method})
@@ -98,5 +98,5 @@ def test_a_spectrum_has_settled_when_it_stays_close_to_its_last():
 
 
 def test_a_depth_above_the_greatest_is_refused():
-    with pytest.raises(ValueError, match="depth must be at most max_depth, 2, got 3"):
-        TASK.of({**TINY, "depth": 3}).check()
+    with pytest.raises(ValueError, match="depth must be at most max_depth, 3, got 4"):
+        TASK.of({**TINY, "depth": 4}).check()

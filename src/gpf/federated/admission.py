@@ -1,4 +1,4 @@
-"""What a server takes: a reply is refused, in one sentence, before it can touch the global network."""
+"""Checks of replies: a server refuses a bad one, with the reason in one sentence, before merging."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,12 +11,12 @@ FLOATS = ("float16", "float32", "float64")
 
 
 class Refused(ValueError):  # noqa: N818 - it says what happened to the message
-    """A message that is not what it should be; says in one sentence why."""
+    """An invalid message; its text says why, in one sentence."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What a message may be at most."""
+    """Upper limits of a message."""
 
     manifest: int = 1 << 18
     """Bytes of a manifest."""

@@ -27,16 +27,17 @@ def extract(net: GrowPruneFreeze) -> Network:
 
 @torch.no_grad()
 def adopt(net: GrowPruneFreeze, merged: Network, before: Network | None = None) -> None:
-    """Let a live network be the merged one; what it alone has stays, as its votes in the next round.
+    """Replace a live network by the merged one; its own layers, masks and freezes stay, as votes in the next round.
 
     Layers that are new to it enter as the identity, join the optimizer, and then take the merged values. A layer that
-    only this network has becomes the identity again: it computes what the merged one does. What only this network has
-    pruned stays pruned, and what only it froze stays frozen, at the merged values. Moments of the optimizer are kept.
+    only this network has becomes the identity again, which leaves the merged function unchanged. Weights that only
+    this network has pruned stay pruned, and layers that only it froze stay frozen, at the merged values. Moments of the
+    optimizer are kept.
 
     Args:
         net: The live network.
-        merged: What the server sent.
-        before: What it sent before that; layers that were frozen in it and are not any more learn again.
+        merged: The network that the server sent.
+        before: The one that it sent in the round before; layers that are no longer frozen learn again.
     """
     for layer in sorted((before.frozen if before else frozenset()) - merged.frozen):
         if layer in net.frozen:
@@ -79,7 +80,7 @@ def _place(merged: Network, name: str) -> int:
 
 
 def _forget_moments(net: GrowPruneFreeze, parameter: Tensor) -> None:
-    """Let the optimizer begin anew with a parameter; in place, because compiled code shares this memory."""
+    """Reset the optimizer's state of a parameter; in place, because compiled code shares this memory."""
     for optimizer in net.optimizers or ():
         for value in optimizer.state.get(parameter, {}).values():
             if isinstance(value, Tensor):

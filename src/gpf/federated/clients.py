@@ -1,4 +1,4 @@
-"""A client: a navigator that learns in a world of its own, with what a server sends it, by the policy gradient."""
+"""A client: a navigator that learns in its own world by the policy gradient, from the network that a server sends."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -27,22 +27,22 @@ from gpf.plume.scenario import Scenario
 from gpf.settings import Settings as Base
 from gpf.settings import number as field
 
-RECENT = 200
+RECENT = 100
 """Episodes over which a client averages what its rules look at."""
 FIRST_SEED = 100_000
-"""Seeds of clients begin here, so that none is that of another run."""
+"""Seeds of clients start here; other runs have lower ones."""
 MOST_CLIENTS = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan(Base):
-    """What all clients of a federation share."""
+    """Settings that all clients of a federation share."""
 
     seed: int = field(0, 0, 10_000)
     """Seed of the first weights, and of everything that clients draw."""
-    rounds: int = field(16, 1)
+    rounds: int = field(30, 1)
     """Rounds of the whole training."""
-    rollouts: int = field(5, 1)
+    rollouts: int = field(3, 1)
     """Rollouts that a client learns from in a round."""
     lanes: int = field(64, 1, 1 << 12)
     """Worlds that a client steps in parallel."""
@@ -58,11 +58,11 @@ class Plan(Base):
     """Whether networks grow, prune and freeze."""
     propose: bool = True
     """Whether clients propose thresholds of growing and pruning."""
-    max_depth: int = field(2, 1)
+    max_depth: int = field(3, 1)
     """Hidden layers that a network may grow to."""
-    grow_threshold: float = field(0.02, 0.0)
+    grow_threshold: float = field(0.05, 0.0)
     """Improvement of SPL below which a client grows, at the start."""
-    saliency_threshold: float = field(0.05, 0.0)
+    saliency_threshold: float = field(0.02, 0.0)
     """Absolute weight below which a client may prune, at the start."""
     validation_episodes: int = field(25, 1, BLOCK)
     """Episodes of a validation in a client's own world."""
@@ -84,9 +84,9 @@ class Plan(Base):
         if not self.gpf:
             return Rules.fixed()
         return Rules(
-            warmup=15, grow_patience=10, grow_threshold=self.grow_threshold, max_depth=self.max_depth, mode="max",
-            weight_threshold=0.1, belief_increment=0.01, prune_patience=15, belief_threshold=0.5,
-            saliency_threshold=self.saliency_threshold, freeze_patience=15, freeze_delta=0.0015,
+            warmup=3, grow_patience=3, grow_threshold=self.grow_threshold, max_depth=self.max_depth, mode="max",
+            weight_threshold=0.1, belief_increment=0.01, prune_patience=20, belief_threshold=0.5,
+            saliency_threshold=self.saliency_threshold, freeze_patience=10, freeze_delta=0.01,
         )  # fmt: skip
 
     def thresholds(self) -> Thresholds:
@@ -98,7 +98,7 @@ class Plan(Base):
         return self.learner.make_model(self.width, self.depth)
 
     def first_network(self) -> Network:
-        """What the server begins with."""
+        """The untrained network that the server starts with."""
         with torch.random.fork_rng():
             torch.manual_seed(self.seed)
             model = self.make_model()
@@ -112,7 +112,7 @@ class Client:
     Attributes:
         net: Its network, with optimizer moments that never leave it.
         round: The last round that it has answered.
-        merged: What the server sent last.
+        merged: The network that the server sent last.
     """
 
     def __init__(self, plan: Plan, index: int, worlds: Sequence[Scenario] = (), threads: int = 1) -> None:
@@ -142,15 +142,15 @@ class Client:
 
     @property
     def name(self) -> str:
-        """What it calls itself in messages."""
+        """Its name in messages."""
         return f"client-{self.index}"
 
     # Rounds
 
     def answer(self, data: bytes, limits: Limits | None = None) -> bytes:
-        """What it makes of a server's message: it takes over the network, learns, and sends back what it owns.
+        """Answer a server's message: take over its network, learn for a round, and return the result.
 
-        A round that was answered before gets the same answer again, so that a server that was killed can ask once more.
+        A round that was answered before gets the same answer again: a server that was killed may ask twice.
         """
         message = unpack(data, limits)
         asked = int(number(message.about, "round", 1, 1 << 31, whole=True))
@@ -219,7 +219,7 @@ class Client:
     # Resuming
 
     def save(self, folder: Path) -> None:
-        """Write everything that it needs to go on: network, moments, world, random state, and its last answer."""
+        """Write all state: network, moments, world, random state, and the last answer."""
         state = {f"learner/{name}": tensor for name, tensor in as_bytes(self.learner.state()).items()}
         counts = {
             "round": self.round,
@@ -232,7 +232,7 @@ class Client:
         self.net.save(folder, extra={**state, **packed, "client": counts, "random": self._random})
 
     def restore(self, folder: Path) -> None:
-        """Go on from what was saved."""
+        """Resume from a saved state."""
         self.net = load(folder, build=self.plan.make_model, restore_random=False)
         extra = self.net.extra
         self._make_learner()

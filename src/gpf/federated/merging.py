@@ -1,7 +1,7 @@
 """The merge rule: networks of different depth, with different masks and frozen layers, become one. NumPy only.
 
 An entry of a weight is *owned* by the clients that have its layer, have not pruned it, and let its layer learn. Its
-merged value is the weighted mean over its owners, or a robust average; where nobody owns it, it keeps its value. Depth,
+merged value is the weighted mean over its owners, or a robust average; without owners it keeps its value. Depth,
 freezing and pruning are decided by vote: one client, one vote.
 """
 
@@ -28,7 +28,7 @@ class Network:
         depth: Number of layers in the stack.
         masks: Of the arrays of which entries are pruned, which entries are left.
         frozen: Layers that do not learn.
-        stack: What the names of the layers' arrays begin with.
+        stack: Prefix of the names of the layers' arrays.
     """
 
     arrays: Mapping[str, Array]
@@ -38,7 +38,7 @@ class Network:
     stack: str = "layers"
 
     def layer_of(self, name: str) -> int | None:
-        """The layer that an array belongs to; None for those beside the stack."""
+        """The layer that an array belongs to; None for arrays outside the stack."""
         if not name.startswith(f"{self.stack}."):
             return None
         place = name[len(self.stack) + 1 :].partition(".")[0]
@@ -90,12 +90,12 @@ def merge(
     rule: Rule | None = None,
     depth: int | None = None,
 ) -> Network:
-    """The network that follows `before`, of what clients made of it.
+    """Merge the networks that clients returned for `before`.
 
     Args:
         before: The network that they were sent.
-        clients: What they sent back, in any order; with none, nothing changes.
-        weights: How much each counts in means, such as its number of examples; None for all the same.
+        clients: The networks that they returned, in any order; without any, `before` is returned.
+        weights: Weights of clients in means, such as numbers of examples; None for equal weights.
         rule: How to average and to vote.
         depth: Layers of the merged network; None to decide it by vote.
     """
@@ -133,7 +133,7 @@ def voted_frozen(clients: Sequence[Network], depth: int, rule: Rule) -> frozense
 
 
 def voted_mask(before: Network, clients: Sequence[Network], name: str, rule: Rule) -> Mask | None:
-    """Which entries of an array are left; None where nobody who has its layer pruned any.
+    """Which entries of an array are left; None if no client with its layer pruned any.
 
     A frozen layer that a client did not send is as it was before.
     """
@@ -195,9 +195,7 @@ def _merged(
     """The merged values of an array."""
     layer, example = before.layer_of(name), _example(before, clients, name)
     fallback = before.arrays.get(name)
-    if (
-        fallback is None
-    ):  # new to the federation: those who froze it own it too, and where nobody has it, it is the identity
+    if fallback is None:  # new to the federation: clients that froze it own it too; without any it is the identity
         clients = [Network(c.arrays, c.depth, c.masks, frozenset(), c.stack) for c in clients]
         fallback = identity_array(example)
     elif layer in frozen:
@@ -214,7 +212,7 @@ def _merged(
     low = np.where(owned, values, np.inf).min(axis=0)
     high = np.where(owned, values, -np.inf).max(axis=0)
     anyone = owned.any(axis=0)
-    # No average lies outside of what it is of: rounding is cut off, so that equal values stay exactly what they are.
+    # Rounding may leave the range of the values; clipping keeps equal values exactly equal.
     bounded = np.clip(average, np.where(anyone, low, 0.0), np.where(anyone, high, 0.0))
     return _masked(np.where(anyone, bounded, fallback).astype(example.dtype), kept)
 
@@ -245,7 +243,7 @@ def identity_array(like: Array) -> Array:
 
 
 def _example(before: Network, clients: Sequence[Network], name: str) -> Array:
-    """An array of this name, for its shape and type; of a layer that nobody has, that of the last layer before."""
+    """An array of this name, for its shape and type; for an unowned layer, shaped as the last layer of `before`."""
     for network in (before, *clients):
         if name in network.arrays:
             return network.arrays[name]
@@ -262,7 +260,7 @@ def _names(before: Network, clients: Sequence[Network], depth: int) -> list[str]
 
 
 def _in_order(clients: Sequence[Network], weights: NDArray[np.float64]) -> tuple[list[Network], NDArray[np.float64]]:
-    """Clients in an order that depends on nothing but what they sent, so that sums do not depend on who was first."""
+    """Clients sorted by content: floating-point sums then do not depend on the order of arrival."""
     ranked = sorted(range(len(clients)), key=lambda n: (weights[n], _digest(clients[n])))
     return [clients[n] for n in ranked], weights[ranked]
 

@@ -1,4 +1,4 @@
-"""The server's side of a round: what it sends, which replies it takes, how it merges them, how it survives a kill."""
+"""The server's side of a round: it sends a network, checks the replies, merges them, and resumes after a kill."""
 
 import json
 from collections.abc import Callable, Iterable
@@ -20,7 +20,7 @@ Score = Callable[[Network], float]
 
 @dataclass(frozen=True)
 class Report:
-    """What happened in a round, as plain data."""
+    """The outcome of a round, as plain data."""
 
     round: int
     accepted: tuple[str, ...]
@@ -47,7 +47,7 @@ class Report:
 
 @dataclass
 class Server:
-    """The global network, and what it takes to go on."""
+    """The global network, and all other state of a server."""
 
     network: Network
     rule: Rule = field(default_factory=Rule)
@@ -58,11 +58,11 @@ class Server:
     reports: list[Report] = field(default_factory=list)
 
     def request(self) -> bytes:
-        """What every client is sent in the round that begins."""
+        """The message to every client for the next round."""
         return pack(Message(self.network, {"round": self.round + 1, "thresholds": self.thresholds}))
 
     def finish_round(self, replies: Iterable[tuple[str, bytes | str]], score: Score | None = None) -> Report:
-        """Merge what came back, and end the round; whatever came back, the global network stays sound.
+        """Merge the valid replies and end the round; invalid ones leave the global network untouched.
 
         Args:
             replies: The sender as the transport knows it, and its bytes; or, in words, why there are none.
@@ -144,7 +144,7 @@ class Server:
             old.unlink()
 
     def restore(self, folder: Path) -> bool:
-        """Go on from the last round that was saved; whether there is one."""
+        """Resume from the last saved round; false if there is none."""
         if not (folder / "last.json").exists():
             return False
         name = json.loads((folder / "last.json").read_text())["file"]

@@ -90,7 +90,7 @@ def unpack(data: bytes, limits: Limits | None = None) -> Message:
 
 
 def _opened(data: bytes, limits: Limits) -> tuple[bytes, bytes]:
-    """Manifest and tensors, of which nothing but sizes and digests was looked at."""
+    """Manifest and tensors, checked by sizes and digests only."""
     if not isinstance(data, bytes) or len(data) < HEAD.size:
         raise Refused(
             f"a message must be at least {HEAD.size} bytes, got {len(data) if isinstance(data, bytes) else 'none'}"
@@ -111,7 +111,7 @@ def _opened(data: bytes, limits: Limits) -> tuple[bytes, bytes]:
 
 
 def _manifest(text: bytes, limits: Limits) -> dict[str, Any]:
-    """A manifest of which every part has the type that it should."""
+    """A manifest whose parts all have the right types."""
     try:
         manifest = json.loads(text, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:

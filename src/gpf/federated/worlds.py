@@ -1,4 +1,4 @@
-"""The worlds that clients live in, and worlds that nobody trains in: home, with a few fields changed."""
+"""The worlds of clients, and unseen worlds for evaluation: the home world with a few fields changed."""
 
 import dataclasses
 from typing import Any
@@ -24,7 +24,7 @@ UNSEEN: dict[str, dict[str, Any]] = {
     "current": {"drift_speed": 0.15, "drift_direction": 90.0},
     "gusts and a weak source": {"wind_direction_sigma": 30.0, "wind_speed_sigma": 0.4, "emission_rate": 2.0},
 }
-"""Worlds that nobody trains in."""
+"""Worlds for evaluation only."""
 
 
 def world(fields: dict[str, Any]) -> Scenario:

@@ -55,7 +55,7 @@ class Config(Plan):
     """How values are merged: mean, or trimmed mean or coordinate-wise median against faulty clients."""
     depth_by: Literal["vote", "validation"] = "vote"
     """How depth is decided where clients differ: by their vote, or by validating a merged network of each depth."""
-    final_depth: int = number(2, 1)
+    final_depth: int = number(3, 1)
     """Hidden layers of the method `fixed`."""
     evaluate: int = number(200, 1, BLOCK // 64)
     """Held-out episodes in each world on which the result is evaluated."""
