@@ -1,7 +1,6 @@
-"""Only pages of the server itself, with its token, get anything; and no name leads out of the folders that are shown."""
+"""Only pages of the server itself, with its token, get anything, and no name leads out of the folders."""
 
 import json
-import os
 import socket
 import string
 import subprocess
@@ -124,7 +123,7 @@ def test_every_response_forbids_what_the_page_does_not_need(client, stranger):
     ],
 )  # fmt: skip
 def test_no_name_leads_out_of_the_folders(runs, name):
-    os.symlink(runs.parent / "elsewhere" / "secret-1", runs / "link")
+    (runs / "link").symlink_to(runs.parent / "elsewhere" / "secret-1")
     with pytest.raises(ValueError, match="there is no run"):
         Folders([runs]).find(name)
 

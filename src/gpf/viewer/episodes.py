@@ -20,7 +20,7 @@ from gpf.plume.state import state_of
 from gpf.plume.tokens import LEVEL_TOKENS, OCTANT_TOKENS
 from gpf.plume.world import RAW, World
 
-CELLS = 96
+CELLS = 128
 """Pixels of the concentration field's longer side."""
 ARROWS = 12
 """Arrows along the longer side, where the wind differs from place to place."""
@@ -28,6 +28,8 @@ FAINTEST, STRONGEST = 1e-3, 1.0
 """Concentrations at the ends of the field's logarithmic scale."""
 EVERY = 25
 """Steps between two copies of the state, from which a flight can go on again."""
+PLUME = ("field", "second_field", "wind", "filaments")
+"""What a frame has of the plume."""
 _ONE = np.zeros(1, np.int64)
 
 
@@ -97,8 +99,8 @@ class Flight:
             "values": self.values,
         }
 
-    def frame(self, plume: bool = True) -> dict[str, Any]:
-        """What there is to see now; without the plume it is small."""
+    def frame(self) -> dict[str, Any]:
+        """What there is to see now."""
         world, lane = self.world, self.world.lanes[0]
         places, air = antennae(world, 0)
         raw = world.raw[0]
@@ -121,7 +123,7 @@ class Flight:
             "end": self.end,
             **self._thoughts(),
         }
-        return {**seen, **self._plume()} if plume else seen
+        return {**seen, **self._plume()}
 
     def fly(self, action: int | None = None) -> None:
         """One step, by an action or by what the policy does."""

@@ -7,6 +7,7 @@ them, so a server never computes ahead of a page that nobody looks at.
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -55,10 +56,22 @@ class Pilot:
     """A policy that was chosen, with what the page shows of it."""
 
     policy: Policy
+    name: str
     scenario: Scenario | None = None
     """In which it was trained."""
     values: bool = False
     """Whether its outputs are values of actions."""
+
+    @classmethod
+    def classical(cls, name: str) -> "Pilot":
+        """An opponent that needs no training."""
+        return cls(make_policy(name), name)
+
+    @classmethod
+    def trained(cls, name: str, folder: str | Path, checkpoint: Any = "last") -> "Pilot":
+        """A trained navigator; `folder` may also name one of the zoo."""
+        navigator = load_navigator(folder, checkpoint)
+        return cls(navigator.policy, name, navigator.scenario, not isinstance(navigator.config.learner, PolicyGradient))
 
     @classmethod
     def of(cls, choice: Any, folders: Folders) -> "Pilot":
@@ -67,14 +80,17 @@ class Pilot:
         if not isinstance(name, str) or kind not in ("zoo", "classical", "run"):
             raise ValueError(f"policy must be one that this page lists, got {shown(choice)}")
         if kind == "classical":
-            return cls(make_policy(choose("policy", name, POLICIES)))
+            return cls.classical(choose("policy", name, POLICIES))
         if kind == "zoo":
-            choose("navigator of the zoo", name, [PREFIX + one for one in NAMES])
-            navigator = load_navigator(name)
-        else:
-            navigator = load_navigator(folders.find(name), choice.get("checkpoint", "last"))
-        values = not isinstance(navigator.config.learner, PolicyGradient)
-        return cls(navigator.policy, navigator.scenario, values)
+            return cls.trained(name, choose("navigator of the zoo", name, [PREFIX + one for one in NAMES]))
+        return cls.trained(name, folders.find(name), choice.get("checkpoint", "last"))
+
+
+def world_of(name: Any, pilot: Pilot) -> Scenario:
+    """A world by its name: a preset, or the one that the pilot was trained in."""
+    if name == OWN_WORLD and pilot.scenario is not None:
+        return pilot.scenario
+    return Scenario.preset(choose("world", name, PRESETS))
 
 
 @dataclass
@@ -153,10 +169,8 @@ class Session:
         key = repr(asked.get("policy"))
         if key not in self._pilots:
             self._pilots = {key: Pilot.of(asked.get("policy"), self.folders)}
-        pilot, world = self._pilots[key], asked.get("world")
-        if world == OWN_WORLD and pilot.scenario is not None:
-            return pilot, pilot.scenario
-        return pilot, Scenario.preset(choose("world", world, PRESETS))
+        pilot = self._pilots[key]
+        return pilot, world_of(asked.get("world"), pilot)
 
     def _flight(self) -> Flight:
         if self.flight is None:
