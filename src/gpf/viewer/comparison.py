@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
-from os.path import commonprefix
 from pathlib import Path
 from typing import Any
 
@@ -60,29 +59,32 @@ def _bands(variants: Mapping[str, Sequence[str]], points: Mapping[str, dict[str,
         for label, names in variants.items():
             having = [points[name][key] for name in names if key in points[name]]
             if having:
-                bands.append({"variant": label, "runs": len(having), **_band(having)})
+                bands.append({"variant": label, "runs": len(having), **_band(having, group_of(key) == "structure")})
         found.append({"key": key, "label": label_of(key), "group": group_of(key), "bands": bands})
     return found
 
 
-def _band(runs: Sequence[Points]) -> dict[str, list[float]]:
-    """Mean and Student's t interval over runs, where all of them have values."""
+def _band(runs: Sequence[Points], steps: bool) -> dict[str, list[float]]:
+    """Mean and Student's t interval over runs, where all of them have values; `steps`: a value stays until the next."""
     start, end = max(xs[0] for xs, _ in runs), min(xs[-1] for xs, _ in runs)
     x = np.linspace(start, max(start, end), GRID)
-    values = np.array([np.interp(x, xs, ys) for xs, ys in runs])
+    if steps:
+        values = np.array([np.asarray(ys)[np.searchsorted(xs, x, side="right") - 1] for xs, ys in runs])
+    else:
+        values = np.array([np.interp(x, xs, ys) for xs, ys in runs])
     mean, low, high = np.array([mean_interval(column) for column in values.T]).T
     return {"x": x.tolist(), "mean": mean.tolist(), "low": low.tolist(), "high": high.tolist()}
 
 
 def _names(groups: Sequence[Sequence[str]], settings: Mapping[str, dict[str, Any]]) -> list[str]:
-    """What the variants are called: one or two settings that differ, else what their runs' names have in common."""
+    """Names of variants: one or two settings that differ, or else the name of the first run without its number."""
     firsts = [settings[names[0]] for names in groups]
     keys = dict.fromkeys(key for one in firsts for key in one if key != "seed")
     different = [key for key in keys if len({json.dumps(one.get(key), sort_keys=True) for one in firsts}) > 1]
     if 1 <= len(different) <= 2:
         labels = [", ".join(f"{key} {one.get(key)}" for key in different) for one in firsts]
     else:
-        labels = [re.sub(r"[-_ ]*(seed)?[-_ ]*\d*$", "", commonprefix(list(names))) for names in groups]
+        labels = [re.sub(r"[-_ ]*(seed)?[-_ ]*\d*$", "", names[0]) for names in groups]
     return [
         label if label and labels.count(label) == 1 else f"{label or 'variant'} ({n + 1})"
         for n, label in enumerate(labels)

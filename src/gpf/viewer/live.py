@@ -14,7 +14,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from gpf.viewer.curves import UNITS, points_of
 from gpf.viewer.networks import moments
 from gpf.viewer.runs import LOGS, event_row, key_numbers, state
-from gpf.viewer.tail import Restarted, Tail
+from gpf.viewer.tail import RestartedError, Tail
 
 INTERVAL = 0.5
 """Seconds between two looks at the folder."""
@@ -46,7 +46,7 @@ class Follower:
             return [{"type": "gone", "message": "The folder of this run was deleted."}]
         try:
             metrics, events = (tail.read() for tail in self.tails.values())
-        except Restarted:
+        except RestartedError:
             return [RESET]
         is_new_visit = any(line.get("visits") for line in metrics)
         if len(metrics) + len(events) > MOST_LINES or is_new_visit:

@@ -54,10 +54,8 @@ class _Held:
 
 def moments(folder: Path) -> list[dict[str, Any]]:
     """The moments of a run whose weights are on disk: snapshots at events, oldest first, and checkpoints."""
-    found: list[dict[str, Any]] = []
-    for path in (folder / "spectra").glob("*.safetensors"):
-        if named := _SNAPSHOT.fullmatch(path.stem):
-            found.append({"id": path.stem, "event": int(named[1]), "when": named[2]})
+    named = filter(None, (_SNAPSHOT.fullmatch(path.stem) for path in (folder / "spectra").glob("*.safetensors")))
+    found: list[dict[str, Any]] = [{"id": one[0], "event": int(one[1]), "when": one[2]} for one in named]
     found.sort(key=lambda moment: (moment["event"], moment["when"] == "after"))
     names = [name for name, place in CHECKPOINTS.items() if (folder / place / "manifest.json").exists()]
     return [*found[-MOST_MOMENTS:], *({"id": name, "event": None, "when": name} for name in names)]
@@ -72,7 +70,9 @@ def network(folder: Path, moment: str) -> dict[str, Any]:
     else:
         raise RunError(f"moment must be last, best, here, or the name of a snapshot, got {moment[:40]!r}")
     layers = _layers(held)
-    return {"moment": moment, "about": held.about, "stack": held.stack, "layers": layers, **_spectra(held)}
+    order = [f"{layer['name']}.{one['name']}" if layer["place"] is not None else one["name"]
+             for layer in layers for one in layer["weights"]]  # fmt: skip
+    return {"moment": moment, "about": held.about, "stack": held.stack, "layers": layers, **_spectra(held, order)}
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -262,10 +262,11 @@ def extremes(matrix: NDArray[Any], most: int) -> Matrix:
     return out
 
 
-def _spectra(held: _Held) -> dict[str, Any]:
-    """Eigenvalues of the weight matrices with the law that fits those of random weights, and how many are left out."""
+def _spectra(held: _Held, names: Sequence[str]) -> dict[str, Any]:
+    """Eigenvalues of weight matrices with the law that fits those of random weights, and how many are left out."""
     found, left_out = [], 0
-    for name, matrix in held.tensors.items():
+    for name in names:
+        matrix = held.tensors[name]
         if min(matrix.shape) > LARGEST or min(matrix.shape) < 2 or len(found) >= MOST_SPECTRA:
             left_out += 1
             continue

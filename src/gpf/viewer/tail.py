@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 
-class Restarted(Exception):
+class RestartedError(Exception):
     """The log is another file than before, or shorter: a resumed run has rewritten it, or it was deleted."""
 
 
@@ -37,12 +37,12 @@ class Tail:
             file = self.path.open("rb")
         except FileNotFoundError:
             if self._offset:
-                raise Restarted from None
+                raise RestartedError from None
             return []
         with file:
             status = os.fstat(file.fileno())
             if self._offset and (status.st_ino != self._file or status.st_size < self._offset):
-                raise Restarted
+                raise RestartedError
             file.seek(self._offset)
             data = file.read()
         whole = data[: data.rfind(b"\n") + 1]
