@@ -233,7 +233,7 @@ def _layer(held: _Held, title: str, place: int | None, names: Sequence[str]) -> 
 
 
 def _drawn(name: str, matrix: NDArray[Any], mask: NDArray[Any], belief: NDArray[Any] | None) -> dict[str, Any]:
-    """A matrix as cells of one byte each: the weight from -127 to 127, 0 if all of a cell's are pruned; and belief."""
+    """A matrix as cells of one byte each: the weight from -127 to 127, 0 if it is pruned or zero; and belief."""
     values = np.where(mask | ~np.isfinite(matrix), 0.0, matrix)
     scale = float(np.abs(values).max(initial=0.0))
     cells = extremes(values, MOST_CELLS) / (scale or 1.0)
