@@ -1,8 +1,7 @@
 // Curves on a canvas, with events and regimes, and the same as a table.
 
-import { element } from "./dom.js";
+import { element, styleValue } from "./dom.js";
 import { FONT, kindColour, seriesColour, short, sketch, ticks } from "./sketch.js";
-import { styleValue } from "./dom.js";
 
 const MARGIN = { left: 46, right: 10, top: 8, bottom: 22 };
 const ROWS = 12; // of the table

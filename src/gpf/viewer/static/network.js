@@ -1,8 +1,7 @@
 // A network: its layers, units and weights by magnitude; pruned weights are gone, frozen layers are marked.
 
-import { element } from "./dom.js";
+import { element, styleValue } from "./dom.js";
 import { FONT, sketch } from "./sketch.js";
-import { styleValue } from "./dom.js";
 
 const MOST_EDGES = 700; // of a layer; the greatest are drawn
 const MOST_UNITS = 24; // of a column; more are drawn as fewer, each for several

@@ -1,8 +1,7 @@
 // The events of a run on a line, from its start to now: with a slider, buttons, keys, and each event's reason.
 
-import { announce, element } from "./dom.js";
+import { announce, element, styleValue } from "./dom.js";
 import { kindColour, short, sketch } from "./sketch.js";
-import { styleValue } from "./dom.js";
 
 const SHOWN = 40; // rows of the list of events
 const PLAY = 700; // milliseconds for each event
