@@ -189,7 +189,7 @@ def test_the_predicted_density_of_random_weights_has_the_mass_of_the_bulk(tmp_pa
 def test_a_checkpoint_of_transformer_blocks_is_shown_without_building_the_model(tmp_path):
     save_transformer(tmp_path / "checkpoint")
     run = describe(tmp_path / "checkpoint")
-    assert (run["kind"], run["unit"], [event["kind"] for event in run["events"]]) == ("checkpoint", "round", ["grown"])
+    assert (run["kind"], run["unit"], [event["kind"] for event in run["events"]]) == ("checkpoint", "epoch", ["grown"])
     layers = network(tmp_path / "checkpoint", "here")["layers"]
     assert [layer["place"] for layer in layers] == [None, 0, 1, 2, None]
     assert (layers[0]["name"], layers[-1]["name"]) == ("transformer.wte.weight", "lm_head.weight")

@@ -1,7 +1,7 @@
 """Curves from lines of metrics: every number that a task logs, thinned such that no extreme is lost."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -37,13 +37,11 @@ def number(value: Any) -> float | None:
         return None
 
 
-def unit_of(lines: Iterable[Mapping[str, Any]]) -> str:
+def unit_of(lines: Sequence[Mapping[str, Any]]) -> str:
     """What the curves and events of these lines are drawn over."""
-    greatest = dict.fromkeys(UNITS, 0.0)
-    for line in lines:
-        for name in UNITS:
-            greatest[name] = max(greatest[name], number(line.get(name)) or 0.0)
-    return next((name for name in UNITS if greatest[name] > 0.0), "round")
+    held = [{name for name in UNITS if number(line.get(name))} for line in lines]
+    counted = set().union(*held) or {name for line in lines for name in UNITS if name in line}
+    return next((name for name in UNITS if name in counted), UNITS[0])
 
 
 def points_of(lines: Iterable[Mapping[str, Any]], unit: str) -> dict[str, Points]:

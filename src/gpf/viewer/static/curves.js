@@ -11,6 +11,7 @@ const ROWS = 12; // of the table
 //   events: [{ x, kind }], of which marks are drawn,
 //   regimes: [{ regime, start, end }], which are shaded,
 //   steps: whether a value stays until the next one,
+//   span: a function that returns the least and the greatest x to be shown,
 //   at: a function that returns the x that is looked at, or null.
 // Returns the chart's element, `redraw` (after the arrays have changed) and `close`.
 export function chart(title, series, more = {}) {
@@ -22,10 +23,10 @@ export function chart(title, series, more = {}) {
   const drawn = sketch(canvas, draw);
   canvas.addEventListener("pointermove", (event) => read(event.offsetX));
   canvas.addEventListener("pointerleave", () => readout.replaceChildren());
-  let range = rangeOf(series);
+  let range = rangeOf(series, more.span?.());
 
   function redraw() {
-    range = rangeOf(series);
+    range = rangeOf(series, more.span?.());
     canvas.setAttribute("aria-label", inWords(title, series, more.unit));
     legend.replaceChildren(...legendOf(series, more.regimes));
     if (details.open) fill();
@@ -41,7 +42,8 @@ export function chart(title, series, more = {}) {
   function draw(context, width, height) {
     const [floor, top] = [height - MARGIN.bottom, MARGIN.top];
     context.font = FONT;
-    drawRegimes(context, more.regimes ?? [], (x) => across(x, width), top, floor);
+    const within = (x) => across(Math.max(range.x0, Math.min(range.x1, x)), width);
+    drawRegimes(context, more.regimes ?? [], within, top, floor);
     drawAxes(context, width, height);
     drawEvents(context, more.events ?? [], (x) => across(x, width), floor, width);
     series.forEach((one, n) => drawSeries(context, one, seriesColour(one.colour ?? n), width, height));
@@ -125,8 +127,8 @@ export function gallery() {
   };
 }
 
-function rangeOf(series) {
-  const range = { x0: Infinity, x1: -Infinity, y0: Infinity, y1: -Infinity, log: false };
+function rangeOf(series, span = [Infinity, -Infinity]) {
+  const range = { x0: span[0], x1: span[1], y0: Infinity, y1: -Infinity, log: false };
   const sample = [];
   for (const one of series) {
     one.x.forEach((x, n) => {
@@ -139,6 +141,7 @@ function rangeOf(series) {
   }
   if (!sample.length) return { x0: 0, x1: 1, y0: 0, y1: 1, log: false };
   if (range.x0 === range.x1) range.x1 = range.x0 + 1;
+  range.whole = sample.every(Number.isInteger);
   const median = sample.sort((a, b) => a - b)[sample.length >> 1];
   range.log = range.y0 > 0 && range.y1 > 1000 * median; // it exploded
   if (range.log) return range;
@@ -148,7 +151,7 @@ function rangeOf(series) {
 }
 
 function yTicks(range) {
-  if (!range.log) return ticks(range.y0, range.y1, 4);
+  if (!range.log) return ticks(range.y0, range.y1, 4).filter((value) => !range.whole || Number.isInteger(value));
   const found = [];
   for (let power = Math.ceil(Math.log10(range.y0)); power <= Math.log10(range.y1); power++) found.push(10 ** power);
   return found.length ? found : [range.y0, range.y1];

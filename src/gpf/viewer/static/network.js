@@ -240,7 +240,7 @@ function paintMatrices(context, columns, decoded, colour, width, height) {
   columns.forEach((layer, k) => {
     const [x, wide] = [k * each + 6, each - 12];
     frame(context, palette, layer, x, top - 6, wide, floor - top + 12);
-    const across = decoded[k].length > 4 ? 2 : 1;
+    const across = decoded[k].length > 2 && wide > 140 ? 2 : 1;
     const down = Math.ceil(decoded[k].length / across);
     const [cellWide, cellHigh] = [(wide - 8) / across, (floor - top) / down];
     decoded[k].forEach((one, n) => {

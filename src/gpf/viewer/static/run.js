@@ -180,7 +180,7 @@ function section(title, ...content) {
 
 // The curves by group; plasticity is shown for one measure at a time, with a curve for each layer.
 function learningSection(run, at) {
-  const more = { unit: run.unit, events: run.events, regimes: run.visits, at };
+  const more = { unit: run.unit, events: run.events, regimes: run.visits, span: () => [0, run.end()], at };
   const of = (group) => run.curves.filter((one) => one.group === group);
   const galleries = [];
   const sections = [];
