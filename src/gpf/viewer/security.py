@@ -77,7 +77,8 @@ class Access:
 
     def _is_ours(self, host: str) -> bool:
         try:
-            name = urlsplit(f"//{host}").hostname or ""
+            parts = urlsplit(f"//{host}")
+            name, _ = parts.hostname or "", parts.port  # a port that is no number raises ValueError
         except ValueError:
             return False
         if name in self.hosts:

@@ -48,11 +48,11 @@ def server_of(app: ASGIApp) -> uvicorn.Server:
 
 def listen(host: str, port: int) -> socket.socket:
     """A listening socket on this port, or on a free one if it is in use."""
+    if not 0 <= port <= 65535:
+        raise ValueError(f"port must be from 0 to 65535, got {port}")
     for wanted in (port, 0):
         try:
             return socket.create_server((host, wanted), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-        except OverflowError:
-            raise ValueError(f"port must be from 0 to 65535, got {port}") from None
         except PermissionError:
             raise ValueError(f"port {port} needs more rights than you have; choose one above 1023") from None
         except OSError as error:
