@@ -184,7 +184,7 @@ def test_senses_and_thoughts_are_shown(fly):
     page = fly("world=turbulent&policy=zoo:turbulent&seed=3")
     wait_for_step(page, 5)
     pause(page)
-    shares = [float(text.rstrip(" %")) for text in page.locator("ul[aria-label=Actions] .number").all_text_contents()]
+    shares = [float(text.rstrip(" %")) for text in page.locator("ul[aria-label=Actions] .amount").all_text_contents()]
     assert sum(shares) == pytest.approx(100, abs=4)
     assert page.locator("ul[aria-label='Memory features'] li").count() == 16
     assert page.get_by_role("heading", name=re.compile(r"Value: -?\d")).is_visible()

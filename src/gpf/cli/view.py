@@ -54,12 +54,17 @@ class View:
         if path.suffix != ".html":
             raise ValueError(f"record must be a path that ends in .html, got {str(path)!r}")
         check_writable(path, "--record")
-        if self.policy is None:
-            raise ValueError("--record needs --policy: who flies the episode")
-        check_policy(self.policy)
-        from gpf.viewer.flying import Pilot
-        from gpf.viewer.record_episodes import record_episode
+        if self.policy is not None:
+            check_policy(self.policy)
+            from gpf.viewer.flying import Pilot
+            from gpf.viewer.record_episodes import record_episode
 
-        make = Pilot.classical if is_baseline(self.policy) else lambda name: Pilot.trained(name, name)
-        size = record_episode(path, make(self.policy), self.scenario, self.seed)
+            make = Pilot.classical if is_baseline(self.policy) else lambda name: Pilot.trained(name, name)
+            size = record_episode(path, make(self.policy), self.scenario, self.seed)
+        elif len(self.folders) == 1:
+            from gpf.viewer.record_runs import record_run
+
+            size = record_run(self.folders[0], path)
+        else:
+            raise ValueError(f"--record takes one run, or --policy for an episode; got {len(self.folders)} folders")
         print(f"written: {path} ({size / 1e6:.2f} MB)")

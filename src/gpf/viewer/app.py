@@ -14,7 +14,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from gpf.runs.listing import summary
-from gpf.viewer import flying, live, runs
+from gpf.viewer import comparison, flying, live, networks, runs
 from gpf.viewer.folders import Folders
 from gpf.viewer.security import LOOPBACK, Access, Guard
 
@@ -40,6 +40,14 @@ def make_app(folders: Sequence[Path], *, token: str, hosts: Sequence[str] = LOOP
     async def describe_run(request: Request) -> Response:
         return await _answer(lambda: runs.describe(shown.find(request.path_params["name"])))
 
+    async def show_network(request: Request) -> Response:
+        moment = request.query_params.get("moment", "last")
+        return await _answer(lambda: networks.network(shown.find(request.path_params["name"]), moment))
+
+    async def compare_runs(request: Request) -> Response:
+        names = request.query_params.getlist("run")
+        return await _answer(lambda: comparison.compare({name: shown.find(name) for name in names}))
+
     async def list_choices(request: Request) -> Response:
         return JSONResponse(await run_in_threadpool(flying.choices, shown))
 
@@ -55,6 +63,8 @@ def make_app(folders: Sequence[Path], *, token: str, hosts: Sequence[str] = LOOP
             Route("/favicon.ico", lambda request: FileResponse(STATIC / "favicon.svg")),
             Route("/api/runs", list_runs),
             Route("/api/run/{name:path}", describe_run),
+            Route("/api/network/{name:path}", show_network),
+            Route("/api/compare", compare_runs),
             Route("/api/fly", list_choices),
             WebSocketRoute("/ws/run/{name:path}", follow_run),
             WebSocketRoute("/ws/fly", fly),
@@ -67,6 +77,7 @@ def make_app(folders: Sequence[Path], *, token: str, hosts: Sequence[str] = LOOP
 def _rows(shown: Folders) -> list[dict[str, Any]]:
     """All runs in a few numbers, the newest first."""
     rows = [{**summary(folder), "run": name} for name, folder in shown.names()]
+    rows += [{**runs.checkpoint_row(folder), "run": name} for name, folder in shown.checkpoints()]
     return sorted(rows, key=lambda row: -row["written"])
 
 

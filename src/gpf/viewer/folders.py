@@ -1,10 +1,14 @@
 """The runs that are shown: their names, and the folders behind them."""
 
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from gpf.runs.folder import RunError
 from gpf.runs.listing import run_folders
+
+FILES = ("config.json", "manifest.json")
+"""A folder that is shown has one of these: that of a run, or that of a checkpoint."""
 
 
 class Folders:
@@ -27,6 +31,15 @@ class Folders:
             for folder in run_folders(root):
                 yield (Path(label) / folder.relative_to(root)).as_posix(), folder
 
+    def checkpoints(self) -> Iterator[tuple[str, Path]]:
+        """Every checkpoint that is not part of a run, such as `net.save()` writes, with its folder."""
+        for label, root in self._roots.items():
+            for folder, below, files in os.walk(root):
+                if any(file in files for file in FILES):
+                    below.clear()
+                    if "config.json" not in files:
+                        yield (Path(label) / Path(folder).relative_to(root)).as_posix(), Path(folder)
+
     def find(self, name: str) -> Path:
         """The folder of a run by its name."""
         label, _, below = name.partition("/")
@@ -34,7 +47,7 @@ class Folders:
         try:
             if root is not None:
                 folder = (root / below).resolve()
-                if folder.is_relative_to(root) and (folder / "config.json").is_file():
+                if folder.is_relative_to(root) and any((folder / file).is_file() for file in FILES):
                     return folder
         except (OSError, ValueError, RuntimeError):  # too long, a null byte, or a loop of links
             pass

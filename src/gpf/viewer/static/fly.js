@@ -79,7 +79,7 @@ class FlyView {
     this.canvas = element("canvas", { class: "plume", tabindex: "0", role: "application", "aria-label": "Plume", "aria-describedby": "status keys" });
     this.picture = new Picture(this.canvas);
     this.senses = new Senses();
-    this.status = element("p", { id: "status", class: "status" }, "Starting the simulator…");
+    this.status = element("p", { id: "status", class: "now" }, "Starting the simulator…");
     this.error = element("div", {});
     this.play = element("button", { type: "button", class: "main", onclick: () => this.toggle() }, "Play");
     this.slider = element("input", { type: "range", min: "0", max: "0", value: "0", "aria-label": "Step", class: "scrub", oninput: () => this.scrub() });
@@ -94,7 +94,7 @@ class FlyView {
         this.draw();
       } }), ` ${title}`));
     this.title = element("h1", {}, "Fly");
-    this.legend = element("p", { class: "legend soft" });
+    this.legend = element("p", { class: "marks soft" });
     this.side = element("div", { class: "side" }, this.senses.root);
     this.below = element("div", { class: "below" }, this.senses.memoryPart, this.senses.statePart);
     this.root.replaceChildren(
@@ -115,7 +115,7 @@ class FlyView {
               element("button", { type: "button", "aria-label": "Step forward", onclick: () => this.jump(1) }, "+1"),
               this.slider,
               element("label", {}, "Speed ", this.speeds)),
-            element("fieldset", { class: "layers" }, element("legend", {}, "Layers"), ...layers),
+            element("fieldset", { class: "shown" }, element("legend", {}, "Layers"), ...layers),
             this.legend,
             element("p", { id: "keys", class: "soft small" }, "Keys: space plays and pauses, left and right step, N starts the next episode, F finds the next failure."),
           ),
@@ -156,12 +156,12 @@ class FlyView {
 
   #writeLegend({ actions, decoys }) {
     const keys = actions.map((name, n) => {
-      const mark = element("span", { class: "key", "aria-hidden": "true" });
+      const mark = element("span", { class: "mark", "aria-hidden": "true" });
       mark.style.background = `var(--action-${n})`;
       return element("span", { class: "item" }, mark, ` ${name}`);
     });
     const others = [["whiff", "whiff"], ["source", "source"], ...(decoys.length ? [["decoy", "decoy"]] : [])];
-    keys.push(...others.map(([kind, name]) => element("span", { class: "item" }, element("span", { class: `key ${kind}`, "aria-hidden": "true" }), ` ${name}`)));
+    keys.push(...others.map(([kind, name]) => element("span", { class: "item" }, element("span", { class: `mark ${kind}`, "aria-hidden": "true" }), ` ${name}`)));
     this.legend.replaceChildren("Trail: ", ...keys);
   }
 

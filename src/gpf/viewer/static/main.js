@@ -1,6 +1,7 @@
 // The page's frame: which view is shown, by the hash of the address, and the theme.
 
 import { connect } from "./api.js";
+import * as compare from "./compare.js";
 import { problem } from "./dom.js";
 import * as fly from "./fly.js";
 import * as list from "./list.js";
@@ -37,6 +38,10 @@ async function route(api) {
       const name = decodeURIComponent(hash.slice("#/run/".length));
       document.title = `${name} - gpf`;
       return (element) => run.show(element, api, name);
+    }
+    if (hash.startsWith("#/compare")) {
+      document.title = "Compared runs - gpf";
+      return (element) => compare.show(element, api, hash);
     }
     document.title = hash.startsWith("#/fly") ? "Fly - gpf" : "Runs - gpf";
     return hash.startsWith("#/fly") ? (element) => fly.show(element, api) : (element) => list.show(element, api);

@@ -7,10 +7,10 @@ const LOW = 3e-4, HIGH = 3; // readings at the ends of the logarithmic axis
 
 export class Senses {
   constructor() {
-    this.readings = element("canvas", { class: "curve", role: "img" });
+    this.readings = element("canvas", { class: "trace", role: "img" });
     this.tokens = element("dl", { class: "tokens" });
     this.actions = element("ul", { class: "bars", "aria-label": "Actions" });
-    this.value = element("canvas", { class: "curve low", role: "img" });
+    this.value = element("canvas", { class: "trace low", role: "img" });
     this.memory = element("ul", { class: "bars signed", "aria-label": "Memory features" });
     this.state = element("canvas", { class: "cells", role: "img" });
     this.valuePart = part("Value", this.value);
@@ -20,7 +20,7 @@ export class Senses {
     this.root = element(
       "div",
       { class: "senses" },
-      part("Readings", this.readings, element("p", { class: "legend soft" }, key("left"), " left antenna  ", key("right"), " right antenna  ", key("air"), " odour in the air  ", key("whiff"), " whiff")),
+      part("Readings", this.readings, element("p", { class: "marks soft" }, key("left"), " left antenna  ", key("right"), " right antenna  ", key("air"), " odour in the air  ", key("whiff"), " whiff")),
       part("Tokens", this.tokens),
       element("section", { class: "card" }, this.actionsTitle, this.actions),
       this.valuePart,
@@ -132,13 +132,13 @@ function part(title, ...children) {
 }
 
 function key(name) {
-  return element("span", { class: `key ${name}`, "aria-hidden": "true" });
+  return element("span", { class: `mark ${name}`, "aria-hidden": "true" });
 }
 
 function bar(name, colour) {
   const fill = element("span", { class: "fill" });
   fill.style.background = `var(${colour})`;
-  const number = element("span", { class: "number" });
+  const number = element("span", { class: "amount" });
   const root = element("li", {}, element("span", { class: "name" }, name), element("span", { class: "track", "aria-hidden": "true" }, fill), number);
   return {
     root,
