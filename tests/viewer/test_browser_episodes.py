@@ -144,6 +144,9 @@ def test_what_can_be_dragged_can_be_moved_by_keyboard_too(fly):
     page = fly("world=office&policy=cast-and-surge&seed=1")
     pause(page)
     page.get_by_label("Move", exact=True).select_option("Source")
+    assert float(page.get_by_label("x, m").input_value()) == pytest.approx(
+        20 * page.evaluate("window.gpfView.places().source[0]")
+    )
     page.get_by_label("x, m").fill("1.1")
     page.get_by_label("y, m").fill("1.1")
     page.locator("form.move button").click()

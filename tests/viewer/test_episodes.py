@@ -2,12 +2,15 @@
 
 import base64
 import json
+import shutil
 
 import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
-from gpf.navigation.agents import load_navigator
+from gpf.navigation.acting import NetworkPolicy
+from gpf.navigation.agents import load_navigator, make_network
+from gpf.navigation.config import Config
 from gpf.navigation.evaluate import evaluate
 from gpf.navigation.policies import POLICIES, make_policy
 from gpf.navigation.seeds import HELD_OUT
@@ -18,8 +21,9 @@ from gpf.plume.scenario import Scenario
 from gpf.plume.world import World
 from gpf.viewer.app import make_app
 from gpf.viewer.episodes import FAINTEST, STRONGEST, Flight
-from gpf.viewer.flying import Session
+from gpf.viewer.flying import Session, choices
 from gpf.viewer.folders import Folders
+from gpf.zoo import run_folder
 
 TURBULENT, PAPER = Scenario.preset("turbulent"), Scenario.preset("paper")
 ZOO = {"kind": "zoo", "name": "zoo:turbulent"}
@@ -291,6 +295,38 @@ def test_a_file_cannot_be_read_through_the_name_of_a_policy(session):
     choice = {"kind": "classical", "name": "cast-and-surge:/etc/passwd"}
     got = session.answer({"do": "start", "world": "paper", "policy": choice, "seed": 0})
     assert got["error"].startswith("unknown policy")
+
+
+@pytest.mark.parametrize(("learner", "has_state", "values"), [("recurrent", True, False), ("parallel", False, True)])
+def test_recurrent_states_and_values_of_actions_are_shown(learner, has_state, values):
+    config = Config.of(learner=learner, seed=901)
+    network = config.learner.FLAT(make_network(config).model)
+    policy = NetworkPolicy(network, config.learner.observation, config.learner.acting, PAPER)
+    flight = Flight(PAPER, policy, 2, values)
+    fly(flight, 10)
+    frame = flight.frame()
+    assert len(frame["state"]) == (network.state_size if has_state else 0)
+    assert any(frame["state"]) == has_state
+    if values:
+        assert frame["value"] == max(frame["scores"]) == pytest.approx(policy.outputs[0].max(), rel=1e-3)
+    else:
+        assert sum(frame["scores"]) == pytest.approx(1.0, abs=2e-3)
+    expected = [frame]
+    flight.seek(0)
+    flight.seek(10)
+    assert [flight.frame()] == expected
+
+
+def test_a_run_can_fly_by_its_name_and_as_well_as_the_navigator_that_it_made(tmp_path):
+    shutil.copytree(run_folder("zoo:turbulent"), tmp_path / "runs" / "mine")
+    session = Session(Folders([tmp_path / "runs"]))
+    listed = [one for one in choices(session.folders)["policies"] if one["kind"] == "run"]
+    assert listed == [{"kind": "run", "name": "runs/mine", "checkpoint": "last"}]
+    answers = [
+        session.answer({"do": "start", "world": "own", "policy": policy, "seed": 6})["frames"]
+        for policy in (listed[0], ZOO)
+    ]
+    assert answers[0] == answers[1]
 
 
 def test_two_pages_fly_at_once_and_bad_json_harms_neither(tmp_path):

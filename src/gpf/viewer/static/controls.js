@@ -83,7 +83,7 @@ export function steering(view) {
   let busy = false;
   const toggle = element("button", { type: "button", "aria-pressed": "false", onclick: () => set(!self.on) }, "Steer it yourself");
   const result = element("p", { class: "soft", role: "status" }, "");
-  const what = element("select", { id: "what" }, option("position", "Agent", true), option("source", "Source", false));
+  const what = element("select", { id: "what", onchange: () => self.paused() }, option("agent", "Agent", true), option("source", "Source", false));
   const [x, y] = ["x", "y"].map((id) => element("input", { id, type: "number", min: "0", step: "any", value: "10" }));
   const root = element(
     "section",
@@ -94,7 +94,7 @@ export function steering(view) {
     result,
     element("form", { class: "move", onsubmit: (event) => {
       event.preventDefault();
-      view.move({ [what.value]: [Number(x.value), Number(y.value)] });
+      view.move({ [what.value === "agent" ? "position" : "source"]: [Number(x.value), Number(y.value)] });
     } }, field("Move", what), field("x, m", x), field("y, m", y), element("button", {}, "Move")),
     element("p", { class: "soft small" }, "The agent and the source can also be dragged in the picture."),
   );
@@ -157,6 +157,12 @@ export function steering(view) {
       held.clear();
       set(false);
       result.textContent = "";
+    },
+    // The fields of the form say where things are now.
+    paused() {
+      const frame = view.flight.frames[view.step];
+      if (frame === undefined) return;
+      [x.value, y.value] = what.value === "agent" ? frame.agent : frame.sources[0];
     },
     // Each step of the simulation: what the keys say, or straight on.
     tick() {

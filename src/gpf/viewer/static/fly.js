@@ -120,9 +120,9 @@ class FlyView {
             this.legend,
             element("p", { id: "keys", class: "soft small" }, "Keys: space plays and pauses, left and right step, N starts the next episode, F finds the next failure."),
           ),
-          this.below,
         ),
         this.side,
+        this.below,
       ),
     );
   }
@@ -137,6 +137,7 @@ class FlyView {
       await this.flight.start(choice, failure);
     } catch (error) {
       this.failed(error);
+      this.draw();
       return;
     }
     this.chooser.setSeed(this.flight.choice.seed);
@@ -196,6 +197,7 @@ class FlyView {
     if (!this.playing) return;
     this.playing = false;
     this.play.textContent = "Play";
+    this.steering?.paused();
     announce(this.status.textContent);
   }
 

@@ -237,7 +237,7 @@ export class Picture {
     };
     const stroke = (width, colour, chosen) => {
       context.beginPath();
-      for (let n = 1; n <= step; n++) if (chosen(frames[n], frames[n - 1])) segment(n);
+      for (let n = 1; n <= step; n++) if (!frames[n].moved && chosen(frames[n], frames[n - 1])) segment(n);
       context.strokeStyle = colour;
       context.lineWidth = width * dot;
       context.stroke();
