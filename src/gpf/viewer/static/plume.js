@@ -19,7 +19,7 @@ export function colours() {
     scale: palette(dark ? DARK : LIGHT),
     decoyScale: palette(dark ? DECOY_DARK : DECOY_LIGHT),
     background: `rgb(${(dark ? DARK : LIGHT)[0].join(",")})`,
-    filament: dark ? "rgba(255,236,200,.34)" : "rgba(255,255,255,.5)",
+    filament: dark ? "rgba(30,14,24,.5)" : "rgba(255,255,255,.5)",
     wind: named("wind"), obstacle: named("obstacle"), source: named("good"), decoy: named("decoy"),
     ink: named("ink"), whiff: named("whiff"), rival: named("soft"),
     actions: Array.from({ length: 6 }, (_, n) => named(`action-${n}`)),

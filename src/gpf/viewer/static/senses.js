@@ -20,7 +20,7 @@ export class Senses {
     this.root = element(
       "div",
       { class: "senses" },
-      part("Readings", this.readings, element("p", { class: "marks soft" }, key("left"), " left antenna  ", key("right"), " right antenna  ", key("air"), " odour in the air  ", key("whiff"), " whiff")),
+      part("Readings, logarithmic", this.readings, element("p", { class: "marks soft" }, key("left"), " left antenna  ", key("right"), " right antenna  ", key("air"), " odour in the air  ", key("whiff"), " whiff")),
       part("Tokens", this.tokens),
       element("section", { class: "card" }, this.actionsTitle, this.actions),
       this.valuePart,
