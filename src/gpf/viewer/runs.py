@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from gpf.runs.folder import RunError, read_config, read_object, read_result
 from gpf.runs.listing import is_running
-from gpf.viewer.curves import curves, number, points_of, unit_of, visits_of
+from gpf.viewer.curves import curves, number, read_curves, unit_of
 from gpf.viewer.networks import moments, read_manifest
 from gpf.viewer.tail import Tail
 
@@ -35,7 +35,8 @@ def describe(folder: Path) -> dict[str, Any]:
     config = attempt(lambda: read_config(folder), {}) if is_run else {}
     result = attempt(lambda: read_result(folder), None)
     tails = {log: Tail(folder / f"{log}.jsonl") for log in LOGS}
-    metrics, events = (attempt(tail.read, []) for tail in tails.values())
+    nothing: list[dict[str, Any]] = []
+    metrics, events = (attempt(tail.read, nothing) for tail in tails.values())
     for log, tail in tails.items():
         if tail.broken:
             problems.append(f"{log}.jsonl has {tail.broken} lines that are not JSON objects; they are left out")
@@ -43,26 +44,23 @@ def describe(folder: Path) -> dict[str, Any]:
         events = attempt(lambda: read_manifest(folder)["events"], [])
     if not is_run and not events and not (folder / "manifest.json").exists():
         raise RunError(f"{folder.name} has neither config.json nor manifest.json; it is no run and no checkpoint")
-    unit = unit_of(metrics or events)
-    points = points_of(metrics, unit)
-    visits = visits_of(metrics)
-    if visits and unit == "step":
-        within = [visit.pop("bins") for visit in visits]
-        points["visits.success"] = tuple([one for part in parts for one in part] for parts in zip(*within, strict=True))  # type: ignore[assignment]
+    unit, points, visits = read_curves(metrics)
+    if not metrics:
+        unit = unit_of(events)
     rows = [event_row(n, line, unit) for n, line in enumerate(events)]
-    settings = config.get("config") if isinstance(config.get("config"), dict) else {}
+    settings = config.get("config")
     return {
         "name": folder.name,
         "kind": "run" if is_run else "checkpoint",
         "task": _text(config.get("task")),
-        "seed": number(settings.get("seed")),
+        "seed": number(settings.get("seed")) if isinstance(settings, dict) else None,
         **state(folder, result is not None),
         "settings": _settings(config),
         "numbers": key_numbers(result or (metrics[-1] if metrics else {})),
         "unit": unit,
         "lines": len(metrics),
         "curves": curves(points),
-        "visits": visits if unit == "step" else [],
+        "visits": visits,
         "events": rows[-MOST_EVENTS:],
         "events_left_out": max(0, len(rows) - MOST_EVENTS),
         "moments": moments(folder),
@@ -115,9 +113,8 @@ def _shape(held: Any) -> dict[str, Any] | None:
     """A stack around an event; parameters are those that are not pruned."""
     if not isinstance(held, dict):
         return None
-    depth, parameters, weights, pruned = (
-        number(held.get(name)) for name in ("depth", "parameters", "weights", "pruned")
-    )
+    depth, parameters = number(held.get("depth")), number(held.get("parameters"))
+    weights, pruned = number(held.get("weights")), number(held.get("pruned"))
     frozen = held.get("frozen")
     return {
         "depth": depth,

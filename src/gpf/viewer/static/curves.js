@@ -20,6 +20,7 @@ export function chart(title, series, more = {}) {
   const table = element("div", { class: "wide", tabindex: "0", role: "region", "aria-label": `${title}, table` });
   const details = element("details", { ontoggle: () => details.open && fill() }, element("summary", {}, "Table"), table);
   const legend = element("div", { class: "legend" });
+  const marks = marksOf(more.events ?? []);
   const drawn = sketch(canvas, draw);
   canvas.addEventListener("pointermove", (event) => read(event.offsetX));
   canvas.addEventListener("pointerleave", () => readout.replaceChildren());
@@ -45,7 +46,7 @@ export function chart(title, series, more = {}) {
     const within = (x) => across(Math.max(range.x0, Math.min(range.x1, x)), width);
     drawRegimes(context, more.regimes ?? [], within, top, floor);
     drawAxes(context, width, height);
-    drawEvents(context, more.events ?? [], (x) => across(x, width), floor, width);
+    drawEvents(context, marks((x) => across(x, width), width), floor);
     series.forEach((one, n) => drawSeries(context, one, seriesColour(one.colour ?? n), width, height));
     const at = more.at?.() ?? null;
     if (at !== null && at >= range.x0 && at <= range.x1) {
@@ -167,14 +168,32 @@ function drawRegimes(context, regimes, across, top, floor) {
   context.globalAlpha = 1;
 }
 
-function drawEvents(context, events, across, floor, width) {
-  const taken = new Set(); // of many events on one pixel, one mark is drawn
-  for (const { x, kind } of events) {
-    if (x === null) continue;
-    const place = Math.round(across(x));
-    if (place < MARGIN.left || place > width - MARGIN.right || taken.has(`${place} ${kind}`)) continue;
-    taken.add(`${place} ${kind}`);
-    context.fillStyle = kindColour(kind);
+// A function that returns where marks of events are drawn; of many of a kind on one pixel, one is.
+function marksOf(events) {
+  let [held, marks] = ["", []];
+  return (across, width) => {
+    const key = `${events.length} ${width} ${across(0)} ${across(1)}`;
+    if (key === held) return marks;
+    held = key;
+    const taken = new Map(); // by kind, the pixels
+    marks = [];
+    for (const { x, kind } of events) {
+      if (x === null) continue;
+      const place = Math.round(across(x));
+      if (!taken.has(kind)) taken.set(kind, new Set());
+      if (place < MARGIN.left || place > width - MARGIN.right || taken.get(kind).has(place)) continue;
+      taken.get(kind).add(place);
+      marks.push([place, kind]);
+    }
+    return marks;
+  };
+}
+
+function drawEvents(context, marks, floor) {
+  const colours = new Map();
+  for (const [place, kind] of marks) {
+    if (!colours.has(kind)) colours.set(kind, kindColour(kind));
+    context.fillStyle = colours.get(kind);
     context.beginPath();
     context.moveTo(place - 4, floor);
     context.lineTo(place + 4, floor);
