@@ -110,7 +110,7 @@ def test_another_seed_is_another_episode_and_the_same_seed_the_same(fly):
 
 
 def test_the_next_failure_is_another_seed_and_ends_without_the_source(fly):
-    page = fly("world=turbulent&policy=random&seed=0")
+    page = fly("world=fly-many&policy=random&seed=0")
     page.get_by_role("button", name="Next failure").click()
     page.wait_for_function("() => window.gpfView.seed() > 0")
     assert int(page.get_by_label("Seed").input_value()) > 0

@@ -167,9 +167,7 @@ def test_a_run_itself_can_be_shown(runs):
 def test_damaged_and_deleted_runs_are_told_in_a_sentence(client, runs):
     (runs / "plume-1" / "config.json").write_text("{")
     assert "damaged" in client.get("/api/runs").json()[0]
-    answer = client.get("/api/run/runs/plume-1")
-    assert answer.status_code == 404
-    assert "config.json is damaged" in answer.json()["error"]
+    assert "config.json is damaged" in client.get("/api/run/runs/plume-1").json()["problems"][0]
     (runs / "plume-1" / "config.json").unlink()
     assert "there is no run 'runs/plume-1'" in client.get("/api/run/runs/plume-1").json()["error"]
 

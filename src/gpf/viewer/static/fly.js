@@ -68,6 +68,7 @@ class FlyView {
     const frame = () => this.flight.frames[this.step];
     const share = ([x, y]) => [x / this.flight.header.width, y / this.flight.header.height];
     return {
+      frames: () => ({ header: this.flight?.header, frames: this.flight?.frames ?? [] }),
       step: () => this.step,
       seed: () => this.flight?.header?.seed,
       heading: () => frame().agent[2],

@@ -8,6 +8,7 @@ const DARK = [[14, 18, 24], [44, 28, 48], [104, 40, 70], [176, 66, 66], [232, 13
 const DECOY_LIGHT = [[250, 250, 247], [222, 228, 246], [168, 186, 230], [116, 134, 204], [88, 78, 164], [60, 34, 108]];
 const DECOY_DARK = [[14, 18, 24], [24, 32, 60], [44, 60, 120], [76, 96, 180], [124, 146, 224], [190, 205, 255]];
 const TAU = 2 * Math.PI;
+const RINGS = 150; // more filaments than these are dots: without a GPU, a thousand circles take 25 ms
 
 // The picture's colours in the page's theme.
 export function colours() {
@@ -136,16 +137,19 @@ export class Picture {
     const count = held.length / 3;
     const [per_x, per_y] = [canvas.width / 65535, canvas.height / 65535];
     const per_mm = this.scale / 1000;
-    context.beginPath();
+    context.strokeStyle = context.fillStyle = this.colours.filament;
+    context.lineWidth = this.dot;
+    const size = 2 * this.dot;
     for (let n = 0; n < count; n++) {
       const x = held[n] * per_x, y = canvas.height - held[count + n] * per_y;
-      const radius = Math.max(held[2 * count + n] * per_mm, 1);
-      context.moveTo(x + radius, y);
-      context.arc(x, y, radius, 0, TAU);
+      if (count > RINGS) {
+        context.fillRect(x - size / 2, y - size / 2, size, size);
+        continue;
+      }
+      context.beginPath();
+      context.arc(x, y, Math.max(held[2 * count + n] * per_mm, size / 2), 0, TAU);
+      context.stroke();
     }
-    context.strokeStyle = this.colours.filament;
-    context.lineWidth = 1;
-    context.stroke();
   }
 
   #drawWind(plume) {
