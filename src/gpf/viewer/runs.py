@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from gpf.runs.folder import RunError, read_config, read_object, read_result
 from gpf.runs.listing import is_running
@@ -15,7 +15,6 @@ MOST_EVENTS = 20_000
 """Events that the page is sent; of more, the latest."""
 SETTINGS = {"config": "Learner", "rules": "Rules", "world": "World", "stream": "Stream", "versions": "Versions"}
 """Parts of a run's configuration, with their titles."""
-T = TypeVar("T")
 
 
 def describe(folder: Path) -> dict[str, Any]:
@@ -24,7 +23,7 @@ def describe(folder: Path) -> dict[str, Any]:
         raise RunError(f"run {folder.name} was deleted")
     problems: list[str] = []
 
-    def attempt(read: Callable[[], T], otherwise: T) -> T:
+    def attempt(read: Callable[[], Any], otherwise: Any) -> Any:
         try:
             return read()
         except (ValueError, OSError) as error:
@@ -32,11 +31,10 @@ def describe(folder: Path) -> dict[str, Any]:
             return otherwise
 
     is_run = (folder / "config.json").exists()
-    config = attempt(lambda: read_config(folder), {}) if is_run else {}
+    config = attempt(lambda: read_config(folder) if is_run else {}, {})
     result = attempt(lambda: read_result(folder), None)
     tails = {log: Tail(folder / f"{log}.jsonl") for log in LOGS}
-    nothing: list[dict[str, Any]] = []
-    metrics, events = (attempt(tail.read, nothing) for tail in tails.values())
+    metrics, events = (attempt(tail.read, []) for tail in tails.values())
     for log, tail in tails.items():
         if tail.broken:
             problems.append(f"{log}.jsonl has {tail.broken} lines that are not JSON objects; they are left out")

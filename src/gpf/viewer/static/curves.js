@@ -5,6 +5,7 @@ import { FONT, kindColour, seriesColour, short, sketch, ticks } from "./sketch.j
 
 const MARGIN = { left: 46, right: 10, top: 8, bottom: 22 };
 const ROWS = 12; // of the table
+const DASHES = [[], [8, 3], [3, 3], [9, 3, 2, 3]]; // curves differ not by colour alone
 
 // A chart of `series`: [{ label, x, y, low, high }]. `more` may have
 //   unit: what x counts,
@@ -90,7 +91,9 @@ export function chart(title, series, more = {}) {
     }
     context.strokeStyle = context.fillStyle = colour;
     context.lineWidth = 1.6;
+    context.setLineDash(DASHES[(one.colour ?? series.indexOf(one)) % DASHES.length]);
     line(context, points);
+    context.setLineDash([]);
     if (dots.length < 40) for (const [x, y] of dots) context.fillRect(x - 1.8, y - 1.8, 3.6, 3.6);
   }
 

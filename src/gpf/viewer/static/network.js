@@ -250,12 +250,20 @@ function paintMatrices(context, columns, decoded, colour, width, height) {
         context.fillStyle = palette.soft;
         context.textAlign = "left";
         context.textBaseline = "top";
-        context.fillText(one.name.replace(/\.weight$/, ""), left, upper, cellWide - 4);
+        context.fillText(fitting(context, one.name.replace(/\.weight$/, ""), cellWide - 6), left, upper);
       }
       paintMatrix(context, one, colour, palette, left, upper + label, cellWide - 4, cellHigh - label - 4);
     });
     titles(context, palette, layer, x + wide / 2, height);
   });
+}
+
+// A name, or its last parts, or the beginning of its last part, as there is room.
+function fitting(context, name, room) {
+  let text = name;
+  while (context.measureText(text).width > room && text.includes(".")) text = text.slice(text.indexOf(".") + 1);
+  while (context.measureText(text).width > room && text.length > 2) text = `${text.slice(0, -2)}…`;
+  return text;
 }
 
 function paintMatrix(context, weights, colour, palette, x, y, roomWide, roomHigh) {
