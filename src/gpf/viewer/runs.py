@@ -11,6 +11,8 @@ from gpf.viewer.networks import moments, read_manifest
 from gpf.viewer.tail import Tail
 
 LOGS = ("metrics", "events")
+KINDS = {"config.json": "run", "manifest.json": "checkpoint", "events.jsonl": "events"}
+"""What a folder is, by the first of these files that it has."""
 MOST_EVENTS = 20_000
 """Events that the page is sent; of more, the latest."""
 SETTINGS = {"config": "Learner", "rules": "Rules", "world": "World", "stream": "Stream", "versions": "Versions"}
@@ -30,8 +32,8 @@ def describe(folder: Path) -> dict[str, Any]:
             problems.append(str(error).replace(f"{folder}/", ""))
             return otherwise
 
-    is_run = (folder / "config.json").exists()
-    config = attempt(lambda: read_config(folder) if is_run else {}, {})
+    kind = kind_of(folder)
+    config = attempt(lambda: read_config(folder) if kind == "run" else {}, {})
     result = attempt(lambda: read_result(folder), None)
     tails = {log: Tail(folder / f"{log}.jsonl") for log in LOGS}
     metrics, events = (attempt(tail.read, []) for tail in tails.values())
@@ -40,8 +42,6 @@ def describe(folder: Path) -> dict[str, Any]:
             problems.append(f"{log}.jsonl has {tail.broken} lines that are not JSON objects; they are left out")
     if not events and (folder / "manifest.json").exists():  # a checkpoint that net.save() wrote
         events = attempt(lambda: read_manifest(folder)["events"], [])
-    if not is_run and not events and not (folder / "manifest.json").exists():
-        raise RunError(f"{folder.name} has neither config.json nor manifest.json; it is no run and no checkpoint")
     unit, points, visits = read_curves(metrics)
     if not metrics:
         unit = unit_of(events)
@@ -49,7 +49,7 @@ def describe(folder: Path) -> dict[str, Any]:
     settings = config.get("config")
     return {
         "name": folder.name,
-        "kind": "run" if is_run else "checkpoint",
+        "kind": kind,
         "task": _text(config.get("task")),
         "seed": number(settings.get("seed")) if isinstance(settings, dict) else None,
         **state(folder, result is not None),
@@ -67,10 +67,19 @@ def describe(folder: Path) -> dict[str, Any]:
     }
 
 
-def checkpoint_row(folder: Path) -> dict[str, Any]:
-    """A checkpoint that is not part of a run, in the list of runs."""
-    written = (folder / "manifest.json").stat().st_mtime
-    return {"written": written, "task": "checkpoint", "seed": None, "steps": 0, "score": None, "finished": True}
+def kind_of(folder: Path) -> str:
+    """Whether a folder is that of a run or of a checkpoint, or has only a log of events."""
+    for file, kind in KINDS.items():
+        if (folder / file).exists():
+            return kind
+    raise RunError(f"{folder.name} has none of {', '.join(KINDS)}; it is no run and no checkpoint")
+
+
+def other_row(folder: Path) -> dict[str, Any]:
+    """A checkpoint or a log of events, in the list of runs."""
+    kind = kind_of(folder)
+    written = max(path.stat().st_mtime for file in KINDS if (path := folder / file).exists())
+    return {"written": written, "task": kind, "seed": None, "steps": 0, "score": None, "finished": True}
 
 
 def state(folder: Path, finished: bool) -> dict[str, Any]:

@@ -109,7 +109,7 @@ function page(body, api, name, run, at) {
   }
 
   function said() {
-    const parts = [run.task ?? "checkpoint", run.seed === null ? null : `seed ${run.seed}`, run.kind === "run" ? run.state : null];
+    const parts = [run.task ?? run.kind, run.seed === null ? null : `seed ${run.seed}`, run.kind === "run" ? run.state : null];
     headline.textContent = parts.filter((part) => part !== null).join(", ") + (run.failure ? `: ${run.failure}` : "");
     headline.classList.toggle("running", run.state === "running");
   }
