@@ -24,7 +24,6 @@ class View:
     """Port; a free one is taken if it is in use, or for 0."""
     host: str = "127.0.0.1"
     """Address to listen on; 0.0.0.0 shows the page to everybody in the network who has its token."""
-
     record: Path | None = None
     """Write one self-contained HTML file (.html, below 2 MB) and serve nothing: the run that is given, or, with
     --policy, an episode."""
@@ -62,6 +61,8 @@ class View:
             make = Pilot.classical if is_baseline(self.policy) else lambda name: Pilot.trained(name, name)
             size = record_episode(path, make(self.policy), self.scenario, self.seed)
         elif len(self.folders) == 1:
+            if not self.folders[0].is_dir():
+                raise ValueError(f"{self.folders[0]} is not a folder; --record takes the folder of a run")
             from gpf.viewer.record_runs import record_run
 
             size = record_run(self.folders[0], path)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from gpf.navigation.acting import NetworkPolicy
 from gpf.navigation.policies import Policy, forked
-from gpf.navigation.seeds import HELD_OUT
+from gpf.navigation.seeds import BLOCK, HELD_OUT
 from gpf.plume.memory import NAMES
 from gpf.plume.pixels import antennae, concentration_field, obstacle_map, wind_field
 from gpf.plume.placement import move_to
@@ -64,6 +64,8 @@ class Flight:
 
     def __post_init__(self) -> None:
         """Begin the episode."""
+        if not 0 <= self.seed < BLOCK:
+            raise ValueError(f"seed must be from 0 to {BLOCK - 1}, got {self.seed}")
         self.world = World(1, self.scenario, 1)
         self.world.seed([HELD_OUT + self.seed])
         self.world.begin()

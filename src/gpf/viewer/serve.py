@@ -23,12 +23,12 @@ def serve(folders: Sequence[Path], port: int, host: str, tell: Callable[[str], N
         host: Address to listen on.
         tell: Called with lines for the user.
     """
+    token = secrets.token_urlsafe(24)
+    app = make_app(folders, token=token, hosts=(*LOOPBACK, host))
     listening = listen(host, port)
     actual = listening.getsockname()[1]
     if actual != port != 0:
         tell(f"port {port} is in use, so this is port {actual}")
-    token = secrets.token_urlsafe(24)
-    app = make_app(folders, token=token, hosts=(*LOOPBACK, host))
     shown = "127.0.0.1" if host in EVERY_ADDRESS else f"[{host}]" if ":" in host else host
     tell(f"http://{shown}:{actual}/?token={token}")
     tell("Ctrl-C stops it")
