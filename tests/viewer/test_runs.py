@@ -201,6 +201,14 @@ def test_a_checkpoint_of_transformer_blocks_is_shown_without_building_the_model(
     }
 
 
+def test_a_run_without_logs_has_the_events_of_its_last_checkpoint(copied):
+    for log in ("metrics", "events"):
+        (copied / f"{log}.jsonl").unlink()
+    run = describe(copied)
+    assert [event["kind"] for event in run["events"]] == ["grown", "pruned", "frozen"]
+    assert (run["unit"], run["curves"], run["problems"]) == ("epoch", [], [])
+
+
 def test_events_of_a_network_of_ones_own_need_no_run_folder(tmp_path):
     net = save_transformer(tmp_path / "checkpoint")
     net.freeze(0)

@@ -40,8 +40,8 @@ def describe(folder: Path) -> dict[str, Any]:
     for log, tail in tails.items():
         if tail.broken:
             problems.append(f"{log}.jsonl has {tail.broken} lines that are not JSON objects; they are left out")
-    if not events and (folder / "manifest.json").exists():  # a checkpoint that net.save() wrote
-        events = attempt(lambda: read_manifest(folder)["events"], [])
+    if not (folder / "events.jsonl").exists():  # a checkpoint has the network's events, too
+        events = attempt(lambda: _saved_events(folder), [])
     unit, points, visits = read_curves(metrics)
     if not metrics:
         unit = unit_of(events)
@@ -95,6 +95,14 @@ def state(folder: Path, finished: bool) -> dict[str, Any]:
         except ValueError:
             failure = "failure.json is damaged"
     return {"state": "failed" if failure is not None else "interrupted", "failure": failure}
+
+
+def _saved_events(folder: Path) -> list[dict[str, Any]]:
+    """The events in the manifest of a checkpoint, or of a run's last one; none if there is none."""
+    places = folder, folder / "checkpoints" / "last"
+    found = next((place for place in places if (place / "manifest.json").exists()), None)
+    events: list[dict[str, Any]] = [] if found is None else read_manifest(found)["events"]
+    return events
 
 
 def event_row(n: int, line: dict[str, Any], unit: str) -> dict[str, Any]:

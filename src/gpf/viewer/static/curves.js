@@ -1,7 +1,7 @@
 // Curves on a canvas, with events and regimes, and the same as a table.
 
 import { element, styleValue } from "./dom.js";
-import { FONT, kindColour, seriesColour, short, sketch, ticks } from "./sketch.js";
+import { FONT, kindColour, seriesColour, short, sketch, tick, ticks } from "./sketch.js";
 
 const MARGIN = { left: 46, right: 10, top: 8, bottom: 22 };
 const ROWS = 12; // of the table
@@ -66,13 +66,13 @@ export function chart(title, series, more = {}) {
     for (const value of yTicks(range)) {
       const y = Math.round(up(value, height)) + 0.5;
       line(context, [[MARGIN.left, y], [width - MARGIN.right, y]]);
-      context.fillText(short(value), MARGIN.left - 5, y);
+      context.fillText(tick(value), MARGIN.left - 5, y);
     }
     context.textBaseline = "top";
     for (const value of ticks(range.x0, range.x1, Math.max(2, width / 110))) {
       const x = across(value, width);
       context.textAlign = x > width - 30 ? "right" : x < MARGIN.left + 20 ? "left" : "center";
-      context.fillText(short(value), Math.min(x, width - 2), height - MARGIN.bottom + 6);
+      context.fillText(tick(value), Math.min(x, width - 2), height - MARGIN.bottom + 6);
     }
   }
 

@@ -112,7 +112,9 @@ function keyOf(held, kind, colour) {
   const beliefs = held.layers.some((layer) => layer.belief !== null);
   const hard = kind === "units" && colour === "weight" && beliefs ? " Solid: belief of at least 0.5; dotted: less." : "";
   const cells = held.layers.some((layer) => layer.weights.some((one) => one.cells[0] < one.shape[0] || one.cells[1] < one.shape[1]));
-  return hue + hard + (cells ? " Large matrices are shown in cells, each by its greatest weight." : "");
+  const groups = kind === "units" && held.layers.some((layer) => Math.max(...layer.weights[0].cells) > MOST_UNITS);
+  const several = groups ? ` More than ${MOST_UNITS} units are drawn as ${MOST_UNITS}, each for several.` : "";
+  return hue + hard + several + (cells ? " Large matrices are shown in cells, each by its greatest weight." : "");
 }
 
 // The colour of a cell; null if it is gone.

@@ -115,7 +115,7 @@ function page(body, api, name, run, at) {
   }
 
   function fillCards() {
-    const shown = Object.entries(run.numbers).filter(([key]) => !MINOR.includes(key)).slice(0, 12);
+    const shown = Object.entries(run.numbers).filter(([key]) => !MINOR.includes(key)).slice(0, 10);
     cards.replaceChildren(...shown.map(([key, value]) => element("div", { class: "number" },
       element("b", {}, short(value)), element("span", {}, key.replaceAll("_", " ").replaceAll(".", ", ")))));
   }
