@@ -11,6 +11,7 @@ from gpf.viewer import live
 from gpf.viewer.record_runs import record_run
 
 NAME = "run <script>document.title='broken'</script>"
+expect.set_options(timeout=60_000)  # other tests have the other cores
 
 
 @pytest.fixture(scope="module")

@@ -95,7 +95,7 @@ def test_a_damaged_file_is_a_sentence_and_the_rest_is_shown(copied, name, text):
 
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path):
-    with pytest.raises(RunError, match="neither config.json nor manifest.json"):
+    with pytest.raises(RunError, match="none of config.json, manifest.json, events.jsonl"):
         describe(tmp_path)
     with pytest.raises(RunError, match="gone was deleted"):
         describe(tmp_path / "gone")
@@ -201,6 +201,29 @@ def test_a_checkpoint_of_transformer_blocks_is_shown_without_building_the_model(
     }
 
 
+def test_a_run_without_logs_has_the_events_of_its_last_checkpoint(copied):
+    for log in ("metrics", "events"):
+        (copied / f"{log}.jsonl").unlink()
+    run = describe(copied)
+    assert [event["kind"] for event in run["events"]] == ["grown", "pruned", "frozen"]
+    assert (run["unit"], run["curves"], run["problems"]) == ("epoch", [], [])
+
+
+def test_events_of_a_network_of_ones_own_need_no_run_folder(tmp_path):
+    net = save_transformer(tmp_path / "checkpoint")
+    net.freeze(0)
+    net.end_epoch(1.0)
+    net.freeze(1)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "events.jsonl").write_text("".join(json.dumps(e.to_json()) + "\n" for e in net.events))
+    run = describe(tmp_path / "mine")
+    assert (run["kind"], run["unit"], run["moments"]) == ("events", "epoch", [])
+    assert [(event["kind"], event["x"], event["after"]["depth"]) for event in run["events"]] == [
+        ("grown", 0, 3), ("frozen", 0, 3), ("frozen", 1, 3),
+    ]  # fmt: skip
+    assert run["events"][-1]["after"]["frozen"] == [0, 1]
+
+
 @given(arrays(np.float64, st.tuples(st.integers(1, 9), st.integers(1, 9)), elements=numbers), st.integers(1, 9))
 def test_a_cell_is_the_greatest_weight_in_it(matrix, most):
     found = extremes(matrix, most)
@@ -278,6 +301,9 @@ def test_the_server_answers_with_runs_networks_and_comparisons(made, tmp_path):
     assert len(client.get(f"/api/network/{name}", params={"moment": "last"}).json()["layers"]) == 3
     assert client.get(f"/api/network/{tmp_path.name}/mine", params={"moment": "here"}).status_code == 200
     assert client.get("/api/compare", params={"run": name}).json()["variants"][0]["runs"] == [name]
+    alone = TestClient(make_app([tmp_path / "mine"], token="t"), "http://127.0.0.1")
+    assert [row["run"] for row in alone.get("/api/runs?token=t").json()] == ["mine"]
+    assert alone.get("/api/run/mine").json()["kind"] == "checkpoint"
     shutil.rmtree(tmp_path / "<script>")
     for path in (f"/api/run/{name}", f"/api/network/{name}", f"/api/compare?run={name}", "/api/compare"):
         answer = client.get(path)

@@ -77,7 +77,7 @@ def make_app(folders: Sequence[Path], *, token: str, hosts: Sequence[str] = LOOP
 def _rows(shown: Folders) -> list[dict[str, Any]]:
     """All runs in a few numbers, the newest first."""
     rows = [{**summary(folder), "run": name} for name, folder in shown.names()]
-    rows += [{**runs.checkpoint_row(folder), "run": name} for name, folder in shown.checkpoints()]
+    rows += [{**runs.other_row(folder), "run": name} for name, folder in shown.others()]
     return sorted(rows, key=lambda row: -row["written"])
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from gpf.reports.statistics import mean_interval
 from gpf.runs.folder import RunError, read_config
-from gpf.viewer.curves import Points, group_of, label_of, points_of, unit_of
+from gpf.viewer.curves import Points, group_of, label_of, read_curves
 from gpf.viewer.tail import Tail
 
 MOST_RUNS = 64
@@ -23,8 +23,10 @@ def compare(folders: Mapping[str, Path]) -> dict[str, Any]:
     if not 1 <= len(folders) <= MOST_RUNS:
         raise RunError(f"runs must be from 1 to {MOST_RUNS} names, got {len(folders)}")
     groups: dict[str, list[str]] = {}
-    settings, points, problems = {}, {}, []
-    units = set()
+    settings: dict[str, dict[str, Any]] = {}
+    points: dict[str, dict[str, Points]] = {}
+    problems: list[str] = []
+    units: set[str] = set()
     for name, folder in folders.items():
         try:
             config = read_config(folder)
@@ -32,11 +34,11 @@ def compare(folders: Mapping[str, Path]) -> dict[str, Any]:
         except (ValueError, OSError) as error:
             problems.append(f"{name} is left out: {error}".replace(f"{folder}/", ""))
             continue
-        units.add(unit_of(lines))
+        unit, points[name], _ = read_curves(lines)
+        units.add(unit)
         settings[name] = _flat({"task": config.get("task"), **_object(config.get("config"))})
         key = json.dumps({**settings[name], "seed": None}, sort_keys=True)
         groups.setdefault(key, []).append(name)
-        points[name] = points_of(lines, unit_of(lines))
     if len(units) > 1:
         raise RunError(f"runs must be logged over the same unit to be compared, got {' and '.join(sorted(units))}")
     variants = dict(zip(_names(list(groups.values()), settings), groups.values(), strict=True))

@@ -1,7 +1,7 @@
 """Curves from lines of metrics: every number that a task logs, thinned such that no extreme is lost."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -29,7 +29,7 @@ LABELS = {
 
 def number(value: Any) -> float | None:
     """A finite number as a float; None for anything else."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if type(value) is not float and type(value) is not int:
         return None
     try:
         return float(value) if math.isfinite(value) else None
@@ -52,29 +52,53 @@ def points_of(lines: Iterable[Mapping[str, Any]], unit: str) -> dict[str, Points
         if x is None:
             continue
         for key, y in _numbers(line):
-            if key not in found and len(found) >= MOST_CURVES:
-                continue
-            xs, ys = found.setdefault(key, ([], []))
-            xs.append(x)
-            ys.append(y)
+            held = found.get(key)
+            if held is None:
+                if len(found) >= MOST_CURVES:
+                    continue
+                held = found[key] = ([], [])
+            held[0].append(x)
+            held[1].append(y)
     return found
 
 
-def _numbers(line: Mapping[str, Any], before: str = "") -> Iterable[tuple[str, float]]:
+def read_curves(lines: Sequence[Mapping[str, Any]]) -> tuple[str, dict[str, Points], list[dict[str, Any]]]:
+    """The unit of some lines of metrics, their numbers over it, and the visits of a stream of worlds, if it is one."""
+    unit = unit_of(lines)
+    points, visits = points_of(lines, unit), visits_of(lines)
+    if unit != "step":
+        return unit, points, []  # visits are counted in steps
+    within = [visit.pop("bins") for visit in visits]
+    if within:
+        points["visits.success"] = [x for xs, _ in within for x in xs], [y for _, ys in within for y in ys]
+    return unit, points, visits
+
+
+def _numbers(line: Mapping[str, Any]) -> Iterable[tuple[str, float]]:
+    """The numbers of a line by key, those of objects in it included."""
     for name, value in line.items():
-        if before + name in UNITS:
-            continue
-        if isinstance(value, dict) and before.count(".") < 3:
-            yield from _numbers(value, f"{before}{name}.")
-        elif not before and name == "frozen" and isinstance(value, list):
-            yield name, float(len(value))
-        elif not before and name == "plasticity" and isinstance(value, list):
-            for layer in value:
-                if isinstance(layer, dict):
-                    measures = {key: one for key, one in layer.items() if key not in ("name", "units")}
-                    yield from _numbers(measures, f"plasticity:{layer.get('name')}:")
-        elif (y := number(value)) is not None:
-            yield before + name, y
+        if isinstance(value, dict):
+            yield from _inside(value, f"{name}.")
+        elif isinstance(value, list):
+            if name == "frozen":
+                yield name, float(len(value))
+            elif name == "plasticity":
+                for layer in value:
+                    if isinstance(layer, dict):
+                        yield from _inside(layer, f"plasticity:{layer.get('name')}:", ("units",))
+        elif name not in UNITS and (y := number(value)) is not None:
+            yield name, y
+
+
+def _inside(
+    values: Mapping[str, Any], before: str, without: Container[str] = (), depth: int = 3
+) -> Iterable[tuple[str, float]]:
+    for name, value in values.items():
+        if (y := number(value)) is not None:
+            if name not in without:
+                yield before + name, y
+        elif isinstance(value, dict) and depth > 1:
+            yield from _inside(value, f"{before}{name}.", without, depth - 1)
 
 
 def group_of(key: str) -> Group:

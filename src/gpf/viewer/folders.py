@@ -7,8 +7,8 @@ from pathlib import Path
 from gpf.runs.folder import RunError
 from gpf.runs.listing import run_folders
 
-FILES = ("config.json", "manifest.json")
-"""A folder that is shown has one of these: that of a run, or that of a checkpoint."""
+FILES = ("config.json", "manifest.json", "events.jsonl")
+"""A folder that is shown has one of these: that of a run, of a checkpoint, or a log of the events of a network."""
 
 
 class Folders:
@@ -31,8 +31,8 @@ class Folders:
             for folder in run_folders(root):
                 yield (Path(label) / folder.relative_to(root)).as_posix(), folder
 
-    def checkpoints(self) -> Iterator[tuple[str, Path]]:
-        """Every checkpoint that is not part of a run, such as `net.save()` writes, with its folder."""
+    def others(self) -> Iterator[tuple[str, Path]]:
+        """Every checkpoint and every log of events that is not part of a run, with its folder."""
         for label, root in self._roots.items():
             for folder, below, files in os.walk(root):
                 if any(file in files for file in FILES):

@@ -181,8 +181,8 @@ def _layers(held: _Held) -> list[dict[str, Any]]:
     groups: dict[str, list[str]] = {}
     for name in names:
         block = name.removeprefix(prefix).split(".", 1)[0]
-        inside = name.startswith(prefix) and block in places
-        groups.setdefault(f"{prefix}{block}" if inside else name, []).append(name)
+        in_stack = name.startswith(prefix) and block in places
+        groups.setdefault(f"{prefix}{block}" if in_stack else name, []).append(name)
     layers = []
     for title, members in groups.items():
         block = title.removeprefix(prefix)
@@ -264,7 +264,8 @@ def extremes(matrix: NDArray[Any], most: int) -> Matrix:
 
 def _spectra(held: _Held, names: Sequence[str]) -> dict[str, Any]:
     """Eigenvalues of weight matrices with the law that fits those of random weights, and how many are left out."""
-    found, left_out = [], 0
+    found: list[dict[str, Any]] = []
+    left_out = 0
     for name in names:
         matrix = held.tensors[name]
         if min(matrix.shape) > LARGEST or min(matrix.shape) < 2 or len(found) >= MOST_SPECTRA:

@@ -23,6 +23,9 @@ def record_run(folder: Path, path: Path) -> int:
 
     The last checkpoint comes first, then networks after growths, after other events, and before events.
     """
+    folder = folder.resolve()
+    if not folder.is_dir():
+        raise RunError(f"{folder} is not a folder; --record takes that of a run or of a checkpoint")
     run = describe(folder)
     name = quote(run["name"], safe="!'()*~")
     grown = {event["n"] for event in run["events"] if event["kind"] == "grown"}

@@ -2,20 +2,21 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from gpf.runs.folder import RunError, read_config, read_object, read_result
 from gpf.runs.listing import is_running
-from gpf.viewer.curves import curves, number, points_of, unit_of, visits_of
+from gpf.viewer.curves import curves, number, read_curves, unit_of
 from gpf.viewer.networks import moments, read_manifest
 from gpf.viewer.tail import Tail
 
 LOGS = ("metrics", "events")
+KINDS = {"config.json": "run", "manifest.json": "checkpoint", "events.jsonl": "events"}
+"""What a folder is, by the first of these files that it has."""
 MOST_EVENTS = 20_000
 """Events that the page is sent; of more, the latest."""
 SETTINGS = {"config": "Learner", "rules": "Rules", "world": "World", "stream": "Stream", "versions": "Versions"}
 """Parts of a run's configuration, with their titles."""
-T = TypeVar("T")
 
 
 def describe(folder: Path) -> dict[str, Any]:
@@ -24,45 +25,40 @@ def describe(folder: Path) -> dict[str, Any]:
         raise RunError(f"run {folder.name} was deleted")
     problems: list[str] = []
 
-    def attempt(read: Callable[[], T], otherwise: T) -> T:
+    def attempt(read: Callable[[], Any], otherwise: Any) -> Any:
         try:
             return read()
         except (ValueError, OSError) as error:
             problems.append(str(error).replace(f"{folder}/", ""))
             return otherwise
 
-    is_run = (folder / "config.json").exists()
-    config = attempt(lambda: read_config(folder), {}) if is_run else {}
+    kind = kind_of(folder)
+    config = attempt(lambda: read_config(folder) if kind == "run" else {}, {})
     result = attempt(lambda: read_result(folder), None)
     tails = {log: Tail(folder / f"{log}.jsonl") for log in LOGS}
     metrics, events = (attempt(tail.read, []) for tail in tails.values())
     for log, tail in tails.items():
         if tail.broken:
             problems.append(f"{log}.jsonl has {tail.broken} lines that are not JSON objects; they are left out")
-    if not events and (folder / "manifest.json").exists():  # a checkpoint that net.save() wrote
-        events = attempt(lambda: read_manifest(folder)["events"], [])
-    if not is_run and not events and not (folder / "manifest.json").exists():
-        raise RunError(f"{folder.name} has neither config.json nor manifest.json; it is no run and no checkpoint")
-    unit = unit_of(metrics or events)
-    points = points_of(metrics, unit)
-    visits = visits_of(metrics)
-    if visits and unit == "step":
-        within = [visit.pop("bins") for visit in visits]
-        points["visits.success"] = tuple([one for part in parts for one in part] for parts in zip(*within, strict=True))  # type: ignore[assignment]
+    if not (folder / "events.jsonl").exists():  # a checkpoint has the network's events, too
+        events = attempt(lambda: _saved_events(folder), [])
+    unit, points, visits = read_curves(metrics)
+    if not metrics:
+        unit = unit_of(events)
     rows = [event_row(n, line, unit) for n, line in enumerate(events)]
-    settings = config.get("config") if isinstance(config.get("config"), dict) else {}
+    settings = config.get("config")
     return {
         "name": folder.name,
-        "kind": "run" if is_run else "checkpoint",
+        "kind": kind,
         "task": _text(config.get("task")),
-        "seed": number(settings.get("seed")),
+        "seed": number(settings.get("seed")) if isinstance(settings, dict) else None,
         **state(folder, result is not None),
         "settings": _settings(config),
         "numbers": key_numbers(result or (metrics[-1] if metrics else {})),
         "unit": unit,
         "lines": len(metrics),
         "curves": curves(points),
-        "visits": visits if unit == "step" else [],
+        "visits": visits,
         "events": rows[-MOST_EVENTS:],
         "events_left_out": max(0, len(rows) - MOST_EVENTS),
         "moments": moments(folder),
@@ -71,10 +67,19 @@ def describe(folder: Path) -> dict[str, Any]:
     }
 
 
-def checkpoint_row(folder: Path) -> dict[str, Any]:
-    """A checkpoint that is not part of a run, in the list of runs."""
-    written = (folder / "manifest.json").stat().st_mtime
-    return {"written": written, "task": "checkpoint", "seed": None, "steps": 0, "score": None, "finished": True}
+def kind_of(folder: Path) -> str:
+    """Whether a folder is that of a run or of a checkpoint, or has only a log of events."""
+    for file, kind in KINDS.items():
+        if (folder / file).exists():
+            return kind
+    raise RunError(f"{folder.name} has none of {', '.join(KINDS)}; it is no run and no checkpoint")
+
+
+def other_row(folder: Path) -> dict[str, Any]:
+    """A checkpoint or a log of events, in the list of runs."""
+    kind = kind_of(folder)
+    written = max(path.stat().st_mtime for file in KINDS if (path := folder / file).exists())
+    return {"written": written, "task": kind, "seed": None, "steps": 0, "score": None, "finished": True}
 
 
 def state(folder: Path, finished: bool) -> dict[str, Any]:
@@ -90,6 +95,14 @@ def state(folder: Path, finished: bool) -> dict[str, Any]:
         except ValueError:
             failure = "failure.json is damaged"
     return {"state": "failed" if failure is not None else "interrupted", "failure": failure}
+
+
+def _saved_events(folder: Path) -> list[dict[str, Any]]:
+    """The events in the manifest of a checkpoint, or of a run's last one; none if there is none."""
+    places = folder, folder / "checkpoints" / "last"
+    found = next((place for place in places if (place / "manifest.json").exists()), None)
+    events: list[dict[str, Any]] = [] if found is None else read_manifest(found)["events"]
+    return events
 
 
 def event_row(n: int, line: dict[str, Any], unit: str) -> dict[str, Any]:
@@ -115,9 +128,8 @@ def _shape(held: Any) -> dict[str, Any] | None:
     """A stack around an event; parameters are those that are not pruned."""
     if not isinstance(held, dict):
         return None
-    depth, parameters, weights, pruned = (
-        number(held.get(name)) for name in ("depth", "parameters", "weights", "pruned")
-    )
+    depth, parameters = number(held.get("depth")), number(held.get("parameters"))
+    weights, pruned = number(held.get("weights")), number(held.get("pruned"))
     frozen = held.get("frozen")
     return {
         "depth": depth,

@@ -47,9 +47,13 @@ class Tail:
             data = file.read()
         whole = data[: data.rfind(b"\n") + 1]
         self._file, self._offset = status.st_ino, self._offset + len(whole)
-        return [line for text in whole.split(b"\n") if text.strip() and (line := self._parsed(text)) is not None]
+        return [
+            line
+            for text in whole.decode(errors="replace").split("\n")
+            if text.strip() and (line := self._parsed(text)) is not None
+        ]
 
-    def _parsed(self, text: bytes) -> dict[str, Any] | None:
+    def _parsed(self, text: str) -> dict[str, Any] | None:
         try:
             line = json.loads(text)
         except (ValueError, RecursionError):

@@ -1,10 +1,11 @@
 // Curves on a canvas, with events and regimes, and the same as a table.
 
 import { element, styleValue } from "./dom.js";
-import { FONT, kindColour, seriesColour, short, sketch, ticks } from "./sketch.js";
+import { FONT, kindColour, seriesColour, short, sketch, tick, ticks } from "./sketch.js";
 
 const MARGIN = { left: 46, right: 10, top: 8, bottom: 22 };
 const ROWS = 12; // of the table
+const DASHES = [[], [8, 3], [3, 3], [9, 3, 2, 3]]; // curves differ not by colour alone
 
 // A chart of `series`: [{ label, x, y, low, high }]. `more` may have
 //   unit: what x counts,
@@ -20,6 +21,7 @@ export function chart(title, series, more = {}) {
   const table = element("div", { class: "wide", tabindex: "0", role: "region", "aria-label": `${title}, table` });
   const details = element("details", { ontoggle: () => details.open && fill() }, element("summary", {}, "Table"), table);
   const legend = element("div", { class: "legend" });
+  const marks = marksOf(more.events ?? []);
   const drawn = sketch(canvas, draw);
   canvas.addEventListener("pointermove", (event) => read(event.offsetX));
   canvas.addEventListener("pointerleave", () => readout.replaceChildren());
@@ -45,7 +47,7 @@ export function chart(title, series, more = {}) {
     const within = (x) => across(Math.max(range.x0, Math.min(range.x1, x)), width);
     drawRegimes(context, more.regimes ?? [], within, top, floor);
     drawAxes(context, width, height);
-    drawEvents(context, more.events ?? [], (x) => across(x, width), floor, width);
+    drawEvents(context, marks((x) => across(x, width), width), floor);
     series.forEach((one, n) => drawSeries(context, one, seriesColour(one.colour ?? n), width, height));
     const at = more.at?.() ?? null;
     if (at !== null && at >= range.x0 && at <= range.x1) {
@@ -64,13 +66,13 @@ export function chart(title, series, more = {}) {
     for (const value of yTicks(range)) {
       const y = Math.round(up(value, height)) + 0.5;
       line(context, [[MARGIN.left, y], [width - MARGIN.right, y]]);
-      context.fillText(short(value), MARGIN.left - 5, y);
+      context.fillText(tick(value), MARGIN.left - 5, y);
     }
     context.textBaseline = "top";
     for (const value of ticks(range.x0, range.x1, Math.max(2, width / 110))) {
       const x = across(value, width);
       context.textAlign = x > width - 30 ? "right" : x < MARGIN.left + 20 ? "left" : "center";
-      context.fillText(short(value), Math.min(x, width - 2), height - MARGIN.bottom + 6);
+      context.fillText(tick(value), Math.min(x, width - 2), height - MARGIN.bottom + 6);
     }
   }
 
@@ -89,7 +91,9 @@ export function chart(title, series, more = {}) {
     }
     context.strokeStyle = context.fillStyle = colour;
     context.lineWidth = 1.6;
+    context.setLineDash(DASHES[(one.colour ?? series.indexOf(one)) % DASHES.length]);
     line(context, points);
+    context.setLineDash([]);
     if (dots.length < 40) for (const [x, y] of dots) context.fillRect(x - 1.8, y - 1.8, 3.6, 3.6);
   }
 
@@ -167,14 +171,32 @@ function drawRegimes(context, regimes, across, top, floor) {
   context.globalAlpha = 1;
 }
 
-function drawEvents(context, events, across, floor, width) {
-  const taken = new Set(); // of many events on one pixel, one mark is drawn
-  for (const { x, kind } of events) {
-    if (x === null) continue;
-    const place = Math.round(across(x));
-    if (place < MARGIN.left || place > width - MARGIN.right || taken.has(`${place} ${kind}`)) continue;
-    taken.add(`${place} ${kind}`);
-    context.fillStyle = kindColour(kind);
+// A function that returns where marks of events are drawn; of many of a kind on one pixel, one is.
+function marksOf(events) {
+  let [held, marks] = ["", []];
+  return (across, width) => {
+    const key = `${events.length} ${width} ${across(0)} ${across(1)}`;
+    if (key === held) return marks;
+    held = key;
+    const taken = new Map(); // by kind, the pixels
+    marks = [];
+    for (const { x, kind } of events) {
+      if (x === null) continue;
+      const place = Math.round(across(x));
+      if (!taken.has(kind)) taken.set(kind, new Set());
+      if (place < MARGIN.left || place > width - MARGIN.right || taken.get(kind).has(place)) continue;
+      taken.get(kind).add(place);
+      marks.push([place, kind]);
+    }
+    return marks;
+  };
+}
+
+function drawEvents(context, marks, floor) {
+  const colours = new Map();
+  for (const [place, kind] of marks) {
+    if (!colours.has(kind)) colours.set(kind, kindColour(kind));
+    context.fillStyle = colours.get(kind);
     context.beginPath();
     context.moveTo(place - 4, floor);
     context.lineTo(place + 4, floor);

@@ -112,7 +112,9 @@ function keyOf(held, kind, colour) {
   const beliefs = held.layers.some((layer) => layer.belief !== null);
   const hard = kind === "units" && colour === "weight" && beliefs ? " Solid: belief of at least 0.5; dotted: less." : "";
   const cells = held.layers.some((layer) => layer.weights.some((one) => one.cells[0] < one.shape[0] || one.cells[1] < one.shape[1]));
-  return hue + hard + (cells ? " Large matrices are shown in cells, each by its greatest weight." : "");
+  const groups = kind === "units" && held.layers.some((layer) => Math.max(...layer.weights[0].cells) > MOST_UNITS);
+  const several = groups ? ` More than ${MOST_UNITS} units are drawn as ${MOST_UNITS}, each for several.` : "";
+  return hue + hard + several + (cells ? " Large matrices are shown in cells, each by its greatest weight." : "");
 }
 
 // The colour of a cell; null if it is gone.
@@ -250,12 +252,20 @@ function paintMatrices(context, columns, decoded, colour, width, height) {
         context.fillStyle = palette.soft;
         context.textAlign = "left";
         context.textBaseline = "top";
-        context.fillText(one.name.replace(/\.weight$/, ""), left, upper, cellWide - 4);
+        context.fillText(fitting(context, one.name.replace(/\.weight$/, ""), cellWide - 6), left, upper);
       }
       paintMatrix(context, one, colour, palette, left, upper + label, cellWide - 4, cellHigh - label - 4);
     });
     titles(context, palette, layer, x + wide / 2, height);
   });
+}
+
+// A name, or its last parts, or the beginning of its last part, as there is room.
+function fitting(context, name, room) {
+  let text = name;
+  while (context.measureText(text).width > room && text.includes(".")) text = text.slice(text.indexOf(".") + 1);
+  while (context.measureText(text).width > room && text.length > 2) text = `${text.slice(0, -2)}…`;
+  return text;
 }
 
 function paintMatrix(context, weights, colour, palette, x, y, roomWide, roomHigh) {

@@ -109,13 +109,13 @@ function page(body, api, name, run, at) {
   }
 
   function said() {
-    const parts = [run.task ?? "checkpoint", run.seed === null ? null : `seed ${run.seed}`, run.kind === "run" ? run.state : null];
+    const parts = [run.task ?? run.kind, run.seed === null ? null : `seed ${run.seed}`, run.kind === "run" ? run.state : null];
     headline.textContent = parts.filter((part) => part !== null).join(", ") + (run.failure ? `: ${run.failure}` : "");
     headline.classList.toggle("running", run.state === "running");
   }
 
   function fillCards() {
-    const shown = Object.entries(run.numbers).filter(([key]) => !MINOR.includes(key)).slice(0, 12);
+    const shown = Object.entries(run.numbers).filter(([key]) => !MINOR.includes(key)).slice(0, 10);
     cards.replaceChildren(...shown.map(([key, value]) => element("div", { class: "number" },
       element("b", {}, short(value)), element("span", {}, key.replaceAll("_", " ").replaceAll(".", ", ")))));
   }

@@ -52,6 +52,11 @@ export function short(value) {
   return size >= 1000 ? Math.round(value).toLocaleString("en") : String(Number(value.toPrecision(3)));
 }
 
+// A number at an axis, where there is room for five letters.
+export function tick(value) {
+  return Math.abs(value) >= 1e4 && Math.abs(value) < 1e6 ? `${Number((value / 1000).toPrecision(3))}k` : short(value);
+}
+
 // Round numbers from low to high.
 export function ticks(low, high, wanted) {
   const raw = (high - low) / Math.max(1, wanted);

@@ -106,11 +106,12 @@ export function timeline(run, moved) {
     context.moveTo(8, height / 2);
     context.lineTo(width - 8, height / 2);
     context.stroke();
-    const taken = new Set();
+    const taken = new Map(); // by kind, the pixels: of many on one, one is drawn
     for (const event of run.events) {
       const place = Math.round(across(event.x ?? 0));
-      if (taken.has(`${place} ${event.kind}`)) continue;
-      taken.add(`${place} ${event.kind}`);
+      if (!taken.has(event.kind)) taken.set(event.kind, new Set());
+      if (taken.get(event.kind).has(place)) continue;
+      taken.get(event.kind).add(place);
       context.fillStyle = kindColour(event.kind);
       mark(context, event.kind, place, height / 2);
     }
@@ -131,11 +132,12 @@ export function timeline(run, moved) {
   // The rows around the moment: a run may have thousands of events.
   function list() {
     const kind = kinds.value;
-    const chosen = run.events.map((event, n) => [event, n + 1]).filter(([event]) => !kind || event.kind === kind);
-    const here = Math.max(0, chosen.findIndex(([, place]) => place >= Math.min(position, run.events.length)));
+    const chosen = []; // places of events
+    run.events.forEach((event, n) => (!kind || event.kind === kind) && chosen.push(n + 1));
+    const here = Math.max(0, chosen.findIndex((place) => place >= Math.min(position, run.events.length)));
     const from = Math.max(0, Math.min(here - SHOWN / 2, chosen.length - SHOWN));
     const shown = chosen.slice(from, from + SHOWN);
-    rows.replaceChildren(...shown.map(([event, place]) => row(event, place)));
+    rows.replaceChildren(...shown.map((place) => row(run.events[place - 1], place)));
     const others = chosen.length > SHOWN ? `Events ${from + 1} to ${from + shown.length} of ${chosen.length} are listed.` : "";
     const old = run.events_left_out ? ` ${run.events_left_out} earlier events are not sent to this page.` : "";
     more.textContent = others + old;
