@@ -32,7 +32,9 @@ MAY_IMPORT = {
     # What is trained, what is compared, what is typed
     "tasks": "federated world_model navigation continual spectra plume network runs reports settings data zoo",
     "studies": "tasks world_model navigation continual spectra plume network runs reports settings",
-    "cli": "edge studies tasks world_model navigation continual spectra plume network runs reports settings zoo",
+    # The web page
+    "viewer": "tasks world_model navigation continual spectra plume network runs reports settings zoo",
+    "cli": "viewer edge studies tasks world_model navigation continual spectra plume network runs reports settings zoo",
     "__main__": "cli",
     # The facade that users import, and nobody else
     "gpf": "network plume navigation continual spectra world_model tasks",

@@ -23,6 +23,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "ablate": ("gpf.cli.compare:Ablate", "train without groups of memory features, to see what each is worth"),
     "page": ("gpf.cli.compare:Page", "write result pages again, from their numbers"),
     "report": ("gpf.cli.runs:Report", "write a run's report, one HTML file"),
+    "view": ("gpf.cli.view:View", "show runs, plumes and navigators on a local web page"),
     "spectra": ("gpf.cli.runs:Spectra", "show what events did to the spectra of a run's network"),
     "sample": ("gpf.cli.runs:Sample", "let a language model continue a text"),
     "world": ("gpf.cli.world:world", "collect sequences of tokens, evaluate world models, plan and dream in them"),

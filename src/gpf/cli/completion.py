@@ -72,7 +72,7 @@ def all_pages() -> dict[str, Page]:
         "plume": [*PRESETS, FILES], "evaluate": [*POLICIES, *ZOO, RUNS], "completion": ["bash", "zsh", "fish"],
         "sweep": [FILES], "page": [FILES],
     }  # fmt: skip
-    for name in ("list", "report", "spectra", "sample", "world evaluate", "world plan", "world dream"):
+    for name in ("list", "view", "report", "spectra", "sample", "world evaluate", "world plan", "world dream"):
         below[name] = [RUNS]
     for name, words in below.items():
         pages[name].words = words

@@ -1,17 +1,11 @@
 """Commands that look at runs: list, report, spectra and sample."""
 
-import fcntl
 import json
-import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from gpf.cli.options import Positional
-
-SCORES = ("success", "accuracy", "reward", "loss", "test", "mean")
-"""What the tasks call the main number of a result; the first that a result has is shown."""
 
 
 @dataclass
@@ -36,7 +30,9 @@ class List:
             return
         if not self.folder.is_dir():
             raise ValueError(f"{self.folder} is not a folder; gpf list FOLDER looks elsewhere")
-        rows = [_row(folder) for folder in _run_folders(self.folder)]
+        from gpf.runs.listing import run_folders, summary
+
+        rows = [summary(folder) for folder in run_folders(self.folder)]
         rows.sort(key=lambda row: row["run"] if self.sort == "name" else -row["written"])
         if self.json:
             print(json.dumps({"runs": rows}))
@@ -44,85 +40,6 @@ class List:
             print(f"no runs in {self.folder}")
         else:
             _print_runs(rows)
-
-
-def _run_folders(parent: Path) -> Iterator[Path]:
-    """Folders that hold a run's config.json; a run contains no other."""
-    for folder, below, files in os.walk(parent):
-        if "config.json" in files:
-            below.clear()
-            yield Path(folder)
-
-
-def _row(folder: Path) -> dict[str, Any]:
-    """A row of the table, read from the last lines of a run's files."""
-    from gpf.runs.folder import RunError, read_config, read_result
-
-    written = max(path.stat().st_mtime for name in _FILES if (path := folder / name).exists())
-    row: dict[str, Any] = {"run": str(folder), "written": written}
-    try:
-        config, result = read_config(folder), read_result(folder)
-        if not isinstance(config.get("task"), str) or not isinstance(config.get("config"), dict):
-            raise RunError("config.json names no task, or no settings")
-        line = result or _last_line(folder / "metrics.jsonl")
-        row |= {
-            "task": config["task"],
-            "seed": config["config"].get("seed"),
-            "steps": line.get("step", 0),
-            "score": _score(result or {}),
-            "finished": result is not None,
-            "running": result is None and _is_running(folder),
-            "failed": result is None and (folder / "failure.json").exists(),
-        }
-    except ValueError as error:
-        row["damaged"] = str(error).removeprefix(f"{folder}/")
-    return row
-
-
-_FILES = ("config.json", "metrics.jsonl", "result.json")
-
-
-def _score(result: dict[str, Any]) -> dict[str, float] | None:
-    """The main number of a result, with its name; of a navigator that was not evaluated, its last validation."""
-    for name in SCORES:
-        if isinstance(result.get(name), int | float):
-            return {name: result[name]}
-    validation = result.get("validation")
-    return {"validation": validation["last"]} if isinstance(validation, dict) and "last" in validation else None
-
-
-def _is_running(folder: Path) -> bool:
-    """Whether a process holds the lock of a run."""
-    try:
-        lock = os.open(folder / ".lock", os.O_RDONLY)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
-        return True
-    else:
-        return False
-    finally:
-        os.close(lock)
-
-
-def _last_line(path: Path) -> dict[str, Any]:
-    """The last whole line of metrics, without reading those before it."""
-    from gpf.runs.folder import RunError
-
-    if not path.exists():
-        return {}
-    with path.open("rb") as file:
-        file.seek(max(0, path.stat().st_size - 65_536))
-        whole = file.read().split(b"\n")[:-1]
-    try:
-        line = json.loads(whole[-1]) if whole else {}
-    except ValueError:
-        line = None
-    if not isinstance(line, dict) or not isinstance(line.get("step", 0), int | float):
-        raise RunError(f"{path.name} is damaged")
-    return line
 
 
 def _print_runs(rows: list[dict[str, Any]]) -> None:

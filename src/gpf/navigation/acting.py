@@ -29,10 +29,12 @@ class NetworkPolicy:
     others.
 
     Attributes:
+        inputs: The network's inputs for each lane's last observation, shape (lanes, inputs).
+        states: The memory of a recurrent network, shape (lanes, state size).
         outputs: The network's outputs for each lane's last observation, shape (lanes, outputs).
     """
 
-    PER_LANE: ClassVar[tuple[str, ...]] = ("_streams", "_memories", "_states", "outputs")
+    PER_LANE: ClassVar[tuple[str, ...]] = ("_streams", "_memories", "states", "inputs", "outputs")
 
     def __init__(
         self,
@@ -78,13 +80,14 @@ class NetworkPolicy:
         self._row = row_of(scenario)
         self._streams = seed_streams([(seed, 1) for seed in seeds])  # 1: not the world's own stream
         self._memories = blank_memories(len(seeds), self._tokenizer["sensor_noise"])
-        self._states = np.zeros((len(seeds), self.network.state_size), np.float32)
+        self.inputs: NDArray[np.float32] = np.zeros((len(seeds), len(self.keep)), np.float32)
+        self.states: NDArray[np.float32] = np.zeros((len(seeds), self.network.state_size), np.float32)
         self.outputs: NDArray[np.float32] = np.zeros((len(seeds), int(self.network.layers[-1]["outputs"])), np.float32)
 
     def forget(self, lanes: NDArray[np.bool_]) -> None:
         """Forget what was observed in some lanes, whose episodes are over; their random streams go on."""
         self._memories["age"][lanes] = -1
-        self._states[lanes] = 0.0
+        self.states[lanes] = 0.0
 
     def redraw(self, seeds: Sequence[tuple[int, ...]]) -> None:
         """Draw from other random streams from now on: the first lanes from those of the seeds, the next again, ..."""
@@ -96,8 +99,7 @@ class NetworkPolicy:
         _act(
             lanes, self._tokenizer, self._row, raw, self._memories, self._streams, SEES[self.observation],
             self.keep, 0.0 if self.acting == "greedy" else SAMPLED, network.layers, network.blocks, network.values,
-            self._activations, self._table, np.empty(len(self.keep), np.float32), np.empty(3, np.int64), self._states,
-            self.outputs, actions,
+            self._activations, self._table, self.inputs, np.empty(3, np.int64), self.states, self.outputs, actions,
         )  # fmt: skip
 
 
@@ -110,8 +112,8 @@ def _act(
         i = lanes[n]
         tokens[0], tokens[1] = level(tokenizer, raw[i, 0]), level(tokenizer, raw[i, 1])
         tokens[2] = octant(tokenizer, raw[i, 2], raw[i, 3], raw[i, 4])
-        write_inputs(sees, keep, p, tokens, raw[i], memories[i], inputs)
-        respond(layers, blocks, values, activations, table, tokens, inputs, states[i], outputs[i])
+        write_inputs(sees, keep, p, tokens, raw[i], memories[i], inputs[i])
+        respond(layers, blocks, values, activations, table, tokens, inputs[i], states[i], outputs[i])
         actions[i] = explore(outputs[i], exploration, streams[i])
 
 

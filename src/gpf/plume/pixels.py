@@ -1,11 +1,11 @@
-"""A lane on a grid of pixels: the concentration everywhere, simulated or recorded, and the obstacles."""
+"""A lane on a grid of pixels: concentration and wind everywhere, simulated or recorded, and the obstacles."""
 
 import math
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpf.plume.antennae import smell
+from gpf.plume.antennae import smell, tips, wind_at
 from gpf.plume.ground import sees
 from gpf.plume.kernels import kernel
 from gpf.plume.physics import BORN, SUBSTANCE, X, Y, gaussian, variance
@@ -50,6 +50,25 @@ def _recorded_field(world, i, field):
             field[r, c] = smell(world, i, x, y, x, y)[0]
 
 
+@kernel
+def _wind_field(world, i, field):
+    """Write the wind at the centre of each pixel."""
+    p = world.rows[i]
+    rows, columns = field.shape[:2]
+    for r in range(rows):
+        for c in range(columns):
+            x, y = p.width * (c + 0.5) / columns, p.height * (1.0 - (r + 0.5) / rows)
+            field[r, c, 0], field[r, c, 1] = wind_at(world, i, x, y)
+
+
+@kernel
+def _smell_tips(world, i, out):
+    """Write where the antennae are, x and y of the left one, then of the right one, and the concentrations there."""
+    left_x, left_y, right_x, right_y = tips(world.rows[i], world.lanes[i])
+    out[0], out[1], out[2], out[3] = left_x, left_y, right_x, right_y
+    out[4], out[5] = smell(world, i, left_x, left_y, right_x, right_y)
+
+
 def concentration_field(world: World, lane: int, rows: int, columns: int, substance: int = 0) -> NDArray[np.float64]:
     """The concentration in a lane on a grid over the domain, top row first.
 
@@ -62,6 +81,20 @@ def concentration_field(world: World, lane: int, rows: int, columns: int, substa
     elif substance == 0:
         _recorded_field(world.arrays(), lane, field)
     return field
+
+
+def wind_field(world: World, lane: int, rows: int, columns: int) -> NDArray[np.float64]:
+    """The wind in a lane on a grid over the domain, top row first, shape (rows, columns, 2), m/s."""
+    field = np.zeros((rows, columns, 2))
+    _wind_field(world.arrays(), lane, field)
+    return field
+
+
+def antennae(world: World, lane: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Where the tips of a lane's antennae are, left first, shape (2, 2), m, and the sources' concentration there."""
+    out = np.zeros(6)
+    _smell_tips(world.arrays(), lane, out)
+    return out[:4].reshape(2, 2), out[4:]
 
 
 def obstacle_map(world: World, lane: int) -> NDArray[np.bool_]:

@@ -1,4 +1,4 @@
-"""Placement of an episode by the caller: the options of `reset`, checked before anything changes."""
+"""Placement by the caller: where an episode begins (the options of `reset`), and moves while it runs; all checked."""
 
 import math
 from collections.abc import Mapping
@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from gpf.plume.inputs import shown, unknown
 from gpf.plume.obstacles import check_reachable
+from gpf.plume.physics import distance_to_source
 from gpf.plume.world import START, World
 
 PLACES: dict[str, tuple[str, ...]] = {
@@ -60,6 +61,35 @@ def starts_of(
         starts[:, [START.index(column) for column in columns]] = _wrapped(values) if name == "heading" else values
     _check_obstacles(starts, world, lanes)
     return starts
+
+
+def move_to(world: World, lane: int, options: Mapping[str, Any]) -> None:
+    """Move the agent or the source of a running episode: `position` and `source` in m, `heading` in rad.
+
+    Filaments stay where they are, and new ones come from the new place. The sensors read there from the next step on.
+    The move changes no reward: the distance to the source counts from the new place.
+    """
+    row = world.rows.view(np.recarray)[lane]
+    if "source" in options and row.recording >= 0.0:
+        raise ValueError("source cannot be moved in a recorded plume, which has come from where it is")
+    one = np.array([lane])
+    for name, columns in PLACES.items():
+        if name in options:
+            values = _numbers(name, options[name])
+            if values.shape != (() if name == "heading" else (2,)):
+                raise ValueError(f"{name} must be {_WANTED[name]}, got {shown(options[name])}")
+            _check(name, values.reshape(1, len(columns)), world, one)
+    state = world.lanes[lane : lane + 1]
+    wanted = {name: _numbers(name, options[name]) for name in PLACES if name in options}
+    if row.terrain >= 0.0:
+        terrain = world.catalogue.terrains_of(row)[int(state["mirrored"][0])]
+        source = wanted.get("source", np.array([state["source_x"][0], state["source_y"][0]]))
+        position = wanted.get("position", np.array([state["x"][0], state["y"][0]]))
+        check_reachable(terrain, source.tolist(), position.tolist())
+    for name, values in wanted.items():
+        for column, value in zip(PLACES[name], np.atleast_1d(values), strict=True):
+            state[column] = _wrapped(np.array([value]))[0] if name == "heading" else value
+    state["distance"] = distance_to_source.py_func(row, world.lanes.view(np.recarray)[lane])
 
 
 _WANTED = {
