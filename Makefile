@@ -6,7 +6,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 READY := .venv/ready
 
-.PHONY: train test test-slow docs zoo coverage mutants lint format setup clean
+.PHONY: train test test-slow docs notebooks zoo coverage mutants lint format setup clean
 .DELETE_ON_ERROR:
 
 train: $(READY)  ## train the default navigator; curve and trajectories go to runs/plume-N/figures
@@ -20,6 +20,9 @@ test-slow: $(READY)  ## learning checks that take minutes
 
 docs: $(READY)  ## the documentation site in dist/site, built strictly by two programs, and its links checked
 	$(BIN)/python benchmarks/docs_site.py
+
+notebooks: $(READY)  ## make the notebooks of examples/ from their scripts
+	$(BIN)/python benchmarks/notebooks.py
 
 zoo: $(READY)  ## train the navigators that come with gpf again, with their cards (some minutes; the same bits on the same CPU)
 	$(BIN)/python benchmarks/zoo.py

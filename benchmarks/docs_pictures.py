@@ -1,6 +1,6 @@
 """Draw the pictures of the documentation that no other command makes, into docs/images.
 
-    python benchmarks/docs_pictures.py [sensors theory propagation navigator training] [--run runs/zoo/reference]
+    python benchmarks/docs_pictures.py [sensors theory propagation navigator walk training] [--run runs/zoo/reference]
 
 `training` copies two figures of a run, by default of the one that `make zoo` trains.
 """
@@ -141,6 +141,13 @@ def draw_navigator() -> None:
     print(f"navigator.gif: {(IMAGES / 'navigator.gif').stat().st_size / 1000:.0f} kB")
 
 
+def draw_walk() -> None:
+    """An episode of cast-and-surge in the world of the paper."""
+    frames = film(CastAndSurge(), Scenario.preset("paper"), TUNING + 6, pixels=360)
+    save_animation(frames, IMAGES / "walk.gif")
+    print(f"walk.gif: {(IMAGES / 'walk.gif').stat().st_size / 1000:.0f} kB")
+
+
 def copy_training(run: Path) -> None:
     """Figures of a run of gpf train."""
     for name in ("training.png", "episode-map.png"):
@@ -161,7 +168,7 @@ def main() -> None:
     arguments = parser.parse_args()
     known: dict[str, Callable[[], None]] = {
         "sensors": draw_sensors, "theory": draw_theory, "propagation": draw_propagation, "navigator": draw_navigator,
-        "training": partial(copy_training, arguments.run),
+        "walk": draw_walk, "training": partial(copy_training, arguments.run),
     }  # fmt: skip
     if unknown := set(arguments.names) - set(known):
         parser.error(f"unknown picture {sorted(unknown)[0]!r}; accepted: {', '.join(known)}")
