@@ -6,7 +6,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 READY := .venv/ready
 
-.PHONY: train test test-slow docs notebooks zoo coverage mutants lint format setup clean
+.PHONY: train test test-slow docs notebooks release zoo coverage mutants lint format setup clean
 .DELETE_ON_ERROR:
 
 train: $(READY)  ## train the default navigator; curve and trajectories go to runs/plume-N/figures
@@ -23,6 +23,10 @@ docs: $(READY)  ## the documentation site in dist/site, built strictly by two pr
 
 notebooks: $(READY)  ## make the notebooks of examples/ from their scripts
 	$(BIN)/python benchmarks/notebooks.py
+
+release: $(READY)  ## wheel and sdist in dist/, checked, installed in a fresh environment and used there; bill of materials, licences
+	$(PIP) --constraint constraints.txt --editable '.[release]'
+	$(BIN)/python benchmarks/release.py $(ARGS)
 
 zoo: $(READY)  ## train the navigators that come with gpf again, with their cards (some minutes; the same bits on the same CPU)
 	$(BIN)/python benchmarks/zoo.py

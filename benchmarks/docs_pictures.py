@@ -37,6 +37,8 @@ SENSORS: dict[str, Scenario] = {
 WIDTH, SAMPLES = 400, 800
 """Units of every layer of the drawn network, and the inputs that it gets."""
 EPISODE = TUNING + 3
+FLIGHT = TUNING + 1
+"""An episode in which the navigator starts outside the plume and has to search for it."""
 
 
 def walked(policy: Policy, scenario: Scenario, seed: int) -> NDArray[np.int64]:
@@ -137,7 +139,7 @@ def draw_propagation() -> None:
 def draw_navigator() -> None:
     """An episode of a navigator that comes with gpf, in the turbulent world."""
     navigator = load_navigator("zoo:turbulent")
-    save_animation(film(navigator.policy, navigator.scenario, EPISODE, pixels=360), IMAGES / "navigator.gif")
+    save_animation(film(navigator.policy, navigator.scenario, FLIGHT, pixels=400), IMAGES / "navigator.gif")
     print(f"navigator.gif: {(IMAGES / 'navigator.gif').stat().st_size / 1000:.0f} kB")
 
 

@@ -106,7 +106,7 @@ def card(name: str, navigator: Navigator, rows: dict[str, dict[str, Any]]) -> st
 
 {PURPOSE[name]}
 
-    gpf evaluate {PREFIX}{name}
+    gpf evaluate {PREFIX}{name} --seed {SEED}
     gpf export {PREFIX}{name} --to c
 
 - **Made by**: `gpf train --seed {SEED}{settings}`, here by `make zoo`.

@@ -61,7 +61,7 @@ def test_links_lead_somewhere(path):
 def test_every_measured_table_has_been_written(path):
     text = path.read_text()
     assert text.count("<!-- ") % 2 == 0  # every marker has its end
-    for name, body in re.findall(r"<!-- (\w+) -->\n(.*?)<!-- end \1 -->", text, re.DOTALL):
+    for name, body in re.findall(r"<!-- ([\w ]+) -->\n(.*?)<!-- end \1 -->", text, re.DOTALL):
         assert body.strip(), name
 
 
