@@ -1,10 +1,10 @@
-"""Build a release in dist/, and use it as a user would: from the wheel, in a fresh environment, outside of the checkout.
+"""Build a release in dist/, and use it as a user would: from the wheel, in a fresh environment, away from the checkout.
 
     python benchmarks/release.py [--skip-tutorial]
 
-Builds sdist and wheel, checks them with twine, installs the wheel into a new environment, evaluates a navigator of the zoo, runs
-every example with `--quick`, writes dist/sbom.json (CycloneDX) and dist/licences.md (of gpf and what it depends on), and types
-the tutorial. Versions are those of constraints.txt. Nothing is published.
+Builds sdist and wheel, checks them with twine, installs the wheel into a new environment, evaluates a navigator of the
+zoo, runs every example with `--quick`, writes dist/sbom.json (CycloneDX) and dist/licences.md (of gpf and its
+dependencies), and types the tutorial. Versions are those of constraints.txt. Nothing is published.
 """
 
 import argparse
