@@ -70,9 +70,10 @@ def test_hooks_before_a_commit_use_the_version_of_ruff_that_checks_the_project()
 
 
 def test_every_extra_has_a_user():
-    """What an extra installs is imported by gpf or typed in the Makefile, and `dev` lists nothing twice."""
+    """An extra is named by an error or by a document, or typed in the Makefile; `dev` lists nothing twice."""
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    sources = "\n".join(path.read_text() for path in (ROOT / "src").rglob("*.py"))
+    documents = [*(ROOT / "docs").glob("*.md"), *(ROOT / "src").rglob("*.py")]
+    sources = "\n".join(path.read_text() for path in documents)
     for name in extras.keys() - {"dev", "docs", "release", "view"}:  # of view, `gpf view`
         assert f"gpf-networks[{name}]" in sources or f"extra {name}" in sources, name
     makefile = (ROOT / "Makefile").read_text()
