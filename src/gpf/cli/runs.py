@@ -11,7 +11,7 @@ from typing import Any, Literal
 from gpf.cli.options import Positional
 
 SCORES = ("success", "accuracy", "reward", "loss", "test", "mean")
-"""What the tasks call the main number of a result; the first that a result has is shown."""
+"""Names of the main number of a result; the first one that a result has is shown."""
 
 
 @dataclass
