@@ -23,7 +23,7 @@ PATIENCE = 120.0
 
 @dataclass(frozen=True)
 class Replay:
-    """What a board did with the observations of an episode."""
+    """A board's actions for the observations of an episode."""
 
     actions: NDArray[np.int64]
     instructions: float
@@ -34,7 +34,7 @@ class Replay:
 
 @dataclass(frozen=True)
 class ObjectSize:
-    """What the compiled policy takes, without libm, bytes."""
+    """The size of the compiled policy, without libm, bytes."""
 
     flash: int
     """Code and constants."""

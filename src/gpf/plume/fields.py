@@ -170,8 +170,8 @@ def with_ranges(values: dict[str, Any], before: tuple[Range, ...], kinds: Mappin
     """Changes of fields, in which two numbers in place of one become a range about their middle.
 
     Args:
-        values: Changes. before:
-        Existing ranges; one of a field that is set to a number goes.
+        values: Changes.
+        before: Existing ranges; one of a field that is set to a number goes.
         kinds: The types of all fields.
     """
     given = {one[0]: one for one in checked_ranges(values["ranges"], kinds)} if "ranges" in values else None

@@ -54,7 +54,7 @@ class OdometryFilter:
         _predict(self._estimate, self._row, seconds, turned, gained, _finite("turn", turn), _finite("speed", speed))
 
     def update_vane(self, direction: float) -> None:
-        """Add a reading of the vane: the angle from the robot's axis to the downwind direction, rad, counter-clockwise."""
+        """Add a reading of the vane: the downwind direction from the robot's axis, rad, counter-clockwise."""
         _update_vane(self._estimate, self._row, _finite("direction", direction))
 
     def update_gas(self) -> None:
