@@ -46,8 +46,8 @@ def write_c(
 
     Args:
         folder: Where; it must exist.
-        policy: The
-        policy. flights: Episodes: the self-test replays the first observations of one, and int8 is calibrated on all.
+        policy: The policy.
+        flights: Episodes: the self-test replays the first observations of one, and int8 is calibrated on all.
         quantised: Weights and activations in int8 rather than float32.
         sequential: A function for each layer, rather than one for all.
     """

@@ -64,8 +64,8 @@ def write_onnx(folder: Path, policy: Policy, flights: Sequence[Flight], *, seque
 
     Args:
         folder: Where; it must exist.
-        policy: The
-        policy. flights: Episodes on which onnxruntime must do what torch does.
+        policy: The policy.
+        flights: Episodes on which onnxruntime must do what torch does.
         sequential: Each hidden layer by itself, also where a `Scan` over stacked weights would do.
     """
     if not flights:
