@@ -9,7 +9,7 @@ READY := .venv/ready
 # The Flower app's environment is its own, because flwr pins older versions of packages that gpf uses.
 FEDERATED := federated/.venv/bin
 
-.PHONY: train test test-slow federated docs zoo coverage mutants lint format setup clean
+.PHONY: train test test-slow federated docs notebooks release zoo coverage mutants lint format setup clean
 .DELETE_ON_ERROR:
 
 train: $(READY)  ## train the default navigator; curve and trajectories go to runs/plume-N/figures
@@ -28,6 +28,13 @@ federated: federated/.venv/ready  ## the Flower app: its tests with real process
 
 docs: $(READY)  ## the documentation site in dist/site, built strictly by two programs, and its links checked
 	$(BIN)/python benchmarks/docs_site.py
+
+notebooks: $(READY)  ## make the notebooks of examples/ from their scripts
+	$(BIN)/python benchmarks/notebooks.py
+
+release: $(READY)  ## wheel and sdist in dist/, checked, installed in a fresh environment and used there; bill of materials, licences
+	$(PIP) --constraint constraints.txt --editable '.[release]'
+	$(BIN)/python benchmarks/release.py $(ARGS)
 
 zoo: $(READY)  ## train the navigators that come with gpf again, with their cards (some minutes; the same bits on the same CPU)
 	$(BIN)/python benchmarks/zoo.py

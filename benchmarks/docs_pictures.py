@@ -1,6 +1,6 @@
 """Draw the pictures of the documentation that no other command makes, into docs/images.
 
-    python benchmarks/docs_pictures.py [sensors theory propagation navigator training] [--run runs/zoo/reference]
+    python benchmarks/docs_pictures.py [sensors theory propagation navigator walk training] [--run runs/zoo/reference]
 
 `training` copies two figures of a run, by default of the one that `make zoo` trains.
 """
@@ -37,6 +37,8 @@ SENSORS: dict[str, Scenario] = {
 WIDTH, SAMPLES = 400, 800
 """Units of every layer of the drawn network, and the inputs that it gets."""
 EPISODE = TUNING + 3
+FLIGHT = TUNING + 1
+"""An episode in which the navigator starts outside the plume and has to search for it."""
 
 
 def walked(policy: Policy, scenario: Scenario, seed: int) -> NDArray[np.int64]:
@@ -137,8 +139,15 @@ def draw_propagation() -> None:
 def draw_navigator() -> None:
     """An episode of a navigator that comes with gpf, in the turbulent world."""
     navigator = load_navigator("zoo:turbulent")
-    save_animation(film(navigator.policy, navigator.scenario, EPISODE, pixels=360), IMAGES / "navigator.gif")
+    save_animation(film(navigator.policy, navigator.scenario, FLIGHT, pixels=400), IMAGES / "navigator.gif")
     print(f"navigator.gif: {(IMAGES / 'navigator.gif').stat().st_size / 1000:.0f} kB")
+
+
+def draw_walk() -> None:
+    """An episode of cast-and-surge in the world of the paper."""
+    frames = film(CastAndSurge(), Scenario.preset("paper"), TUNING + 6, pixels=360)
+    save_animation(frames, IMAGES / "walk.gif")
+    print(f"walk.gif: {(IMAGES / 'walk.gif').stat().st_size / 1000:.0f} kB")
 
 
 def copy_training(run: Path) -> None:
@@ -161,7 +170,7 @@ def main() -> None:
     arguments = parser.parse_args()
     known: dict[str, Callable[[], None]] = {
         "sensors": draw_sensors, "theory": draw_theory, "propagation": draw_propagation, "navigator": draw_navigator,
-        "training": partial(copy_training, arguments.run),
+        "walk": draw_walk, "training": partial(copy_training, arguments.run),
     }  # fmt: skip
     if unknown := set(arguments.names) - set(known):
         parser.error(f"unknown picture {sorted(unknown)[0]!r}; accepted: {', '.join(known)}")

@@ -5,7 +5,7 @@
 PATH is a checkout of the authors' repository. All contestants take random actions and are measured in turns, `--rounds`
 times; medians count. One core, except where two threads are compared with one. The first comparison is in `reference`,
 the second between all presets. Then it prints where the time of a step goes, and how long the first process compiles.
-`--write` puts the presets into docs/plume.md and, with `--reference`, the ratios to the authors' code into README.md.
+`--write` puts the presets and, with `--reference`, the ratios to the authors' code into docs/plume.md.
 """
 
 import argparse
@@ -52,7 +52,7 @@ def main() -> None:
     parser.add_argument("--reference", type=Path, help="a checkout of the authors' code")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--lanes", type=int, default=256, help="lanes of the vector environment on one core")
-    parser.add_argument("--write", action="store_true", help="put the tables into docs/plume.md and README.md")
+    parser.add_argument("--write", action="store_true", help="put the tables into docs/plume.md")
     parser.add_argument("--json", action="store_true", help="end with one JSON object of ratios")
     arguments = parser.parse_args()
     if arguments.reference is not None and not (arguments.reference / "agent" / "env.py").is_file():
@@ -96,7 +96,7 @@ def main() -> None:
     if arguments.write:
         insert("docs/plume.md", "speed", table)
     if arguments.write and arguments.reference is not None:
-        insert("README.md", "speed", markdown(speeds, ratios))
+        insert("docs/plume.md", "against the authors", markdown(speeds, ratios))
     if arguments.json:
         print(json.dumps({**ratios, "presets": {name: ratio(presets, name, "reference") for name in presets}}))
 

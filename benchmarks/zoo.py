@@ -20,7 +20,7 @@ from gpf.tasks.plume import TASK
 from gpf.tasks.task import train_shown
 from gpf.zoo import NAMES, PREFIX
 
-ZOO = ROOT / "src" / "gpf" / "zoo"
+FOLDER = ROOT / "src" / "gpf" / "zoo"
 SEED = 1000
 """Of training and of the episodes on the card; no reported study uses it."""
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -51,9 +51,9 @@ def main() -> None:
     arguments = parser.parse_args()
     for name in arguments.names or NAMES:
         if not arguments.cards:
-            keep(trained(name, arguments.runs / name), ZOO / name)
+            keep(trained(name, arguments.runs / name), FOLDER / name)
         write_card(name)
-        size = sum(path.stat().st_size for path in (ZOO / name).rglob("*") if path.is_file())
+        size = sum(path.stat().st_size for path in (FOLDER / name).rglob("*") if path.is_file())
         print(f"{PREFIX}{name}: {size / 1000:.0f} kB")
 
 
@@ -89,13 +89,13 @@ def write_card(name: str) -> None:
     rows = {world: navigator.evaluate(EPISODES, world).summary() for world in worlds}
     for row in rows.values():
         del row["steps_per_second"]  # which says more of the machine
-    (ZOO / name / "results.json").write_text(json.dumps(rows, indent=1) + "\n")
-    (ZOO / name / "CARD.md").write_text(card(name, navigator, rows))
+    (FOLDER / name / "results.json").write_text(json.dumps(rows, indent=1) + "\n")
+    (FOLDER / name / "CARD.md").write_text(card(name, navigator, rows))
 
 
 def card(name: str, navigator: Navigator, rows: dict[str, dict[str, Any]]) -> str:
     """The model card: what it is, how it was made, how well it does, and what it is not for."""
-    written, net = read_config(ZOO / name), navigator.net
+    written, net = read_config(FOLDER / name), navigator.net
     settings = "".join(f" --{key} {value}" for key, value in SETTINGS[name].items())
     versions = written["versions"]
     table = "\n".join(
@@ -106,7 +106,7 @@ def card(name: str, navigator: Navigator, rows: dict[str, dict[str, Any]]) -> st
 
 {PURPOSE[name]}
 
-    gpf evaluate {PREFIX}{name}
+    gpf evaluate {PREFIX}{name} --seed {SEED}
     gpf export {PREFIX}{name} --to c
 
 - **Made by**: `gpf train --seed {SEED}{settings}`, here by `make zoo`.

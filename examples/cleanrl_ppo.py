@@ -1,6 +1,6 @@
 """PPO in one file, in the style of CleanRL: any learner that speaks Gymnasium's vector API can use the native lanes.
 
-python examples/cleanrl_ppo.py [--total-steps 500000] [--seed 1]
+python examples/cleanrl_ppo.py [--total-steps 500000] [--seed 1] [--quick]
 
 Prints the success rate as it learns, and at the end that of 512 new episodes and that of a random walk. The defaults
 take about half a minute on one core and find the source in 9 of 10 new episodes; a random walk finds it in 3 %.
@@ -148,8 +148,11 @@ if __name__ == "__main__":
         parser.add_argument(
             f"--{name.replace('_', '-')}", type=type(default), default=default, help="default: %(default)s"
         )
-    settings = Args(**vars(parser.parse_args()))
-    trained = train(settings)
-    learned = success_rate(settings, lambda seen: trained.policy(seen).sample())
-    random = success_rate(settings, lambda seen: torch.randint(6, (len(seen),)))
-    print(f"512 new episodes: success {learned:.1%}, at random {random:.1%}")
+    parser.add_argument("--quick", action="store_true", help="two updates, 32 episodes")
+    given = vars(parser.parse_args())
+    quick = given.pop("quick")
+    settings = Args(**given | ({"total_steps": 2 * 64 * 64} if quick else {}))
+    trained, episodes = train(settings), 32 if quick else 512
+    learned = success_rate(settings, lambda seen: trained.policy(seen).sample(), episodes)
+    random = success_rate(settings, lambda seen: torch.randint(6, (len(seen),)), episodes)
+    print(f"{episodes} new episodes: success {learned:.1%}, at random {random:.1%}")

@@ -1,8 +1,9 @@
 """A GPT-2 of one block that grows in Hugging Face's Trainer.
 
-python examples/huggingface_trainer.py [--steps 300] [--out DIR]
+python examples/huggingface_trainer.py [--steps 300] [--out DIR] [--quick]
 
 Each token is the sum of the two before it, modulo 13. Prints what grew, and the loss on new sequences before and after.
+Needs: transformers accelerate
 """
 
 import argparse
@@ -28,15 +29,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--out", default=tempfile.mkdtemp(), help="where the Trainer writes its checkpoints")
+    parser.add_argument("--quick", action="store_true", help="60 steps")
     arguments = parser.parse_args()
+    steps = 60 if arguments.quick else arguments.steps
     torch.manual_seed(0)
     config = GPT2Config(vocab_size=13, n_positions=16, n_embd=32, n_layer=1, n_head=2, bos_token_id=0, eos_token_id=0)
     model = GPT2LMHeadModel(config)
     rules = gpf.Rules(grow_patience=2, grow_threshold=0.15, max_depth=3, prune_patience=3)
     callback = GrowPruneFreezeCallback("transformer.h", rules)
     options = TrainingArguments(
-        arguments.out, max_steps=arguments.steps, per_device_train_batch_size=32, learning_rate=3e-3,
-        eval_strategy="steps", eval_steps=arguments.steps // 15 or 1, save_steps=arguments.steps, report_to="none",
+        arguments.out, max_steps=steps, per_device_train_batch_size=32, learning_rate=3e-3,
+        eval_strategy="steps", eval_steps=steps // 15, save_steps=steps, report_to="none",
         disable_tqdm=True, dataloader_pin_memory=False, logging_strategy="no",
     )  # fmt: skip
     trainer = Trainer(

@@ -1,6 +1,9 @@
 """A network of one hidden layer that grows in Lightning.
 
-python examples/lightning_callback.py [--epochs 40]: prints what grew, and the loss on new data before and after.
+python examples/lightning_callback.py [--epochs 40] [--quick]
+
+Prints what grew, and the loss on new data before and after.
+Needs: lightning
 """
 
 import argparse
@@ -41,13 +44,15 @@ def main() -> None:
     """Train, and say what happened."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--epochs", type=int, default=40)
+    parser.add_argument("--quick", action="store_true", help="15 epochs")
+    arguments = parser.parse_args()
     torch.manual_seed(0)
     training, validation, module = loader(1024), loader(512), Regressor()
     rules = gpf.Rules(grow_patience=3, grow_threshold=0.005, max_depth=3, freeze_patience=30)
     callback = GrowPruneFreezeCallback(stack="model.layers", rules=rules, monitor="val_loss")
     trainer = Trainer(
-        max_epochs=parser.parse_args().epochs, callbacks=[callback], logger=False, enable_checkpointing=False,
-        enable_progress_bar=False, enable_model_summary=False,
+        max_epochs=15 if arguments.quick else arguments.epochs, callbacks=[callback], logger=False,
+        enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
     )  # fmt: skip
     before = trainer.validate(module, validation, verbose=False)[0]["val_loss"]
     trainer.fit(module, training, validation)

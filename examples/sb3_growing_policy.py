@@ -1,8 +1,9 @@
 """A PPO policy of one hidden layer that grows in stable-baselines3.
 
-python examples/sb3_growing_policy.py [--steps 10000] [--out FILE]
+python examples/sb3_growing_policy.py [--steps 10000] [--out FILE] [--quick]
 
 Prints what grew and the mean return on CartPole before and after, also that of the policy as it is saved and loaded.
+Needs: stable-baselines3
 """
 
 import argparse
@@ -31,12 +32,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=10_000)
     parser.add_argument("--out", type=Path, default=Path(tempfile.mkdtemp()) / "policy.zip")
+    parser.add_argument("--quick", action="store_true", help="2,500 steps")
     arguments = parser.parse_args()
     model = PPO("MlpPolicy", "CartPole-v1", n_steps=256, policy_kwargs=growing_policy(width=32), seed=0, device="cpu")
     before = mean_return(model)
     rules = gpf.Rules(mode="max", grow_patience=3, grow_threshold=20.0, max_depth=3, freeze_patience=30)
     callback = GrowPruneFreezeCallback(stack="mlp_extractor.policy_net", rules=rules)
-    model.learn(arguments.steps, callback=callback)
+    model.learn(2500 if arguments.quick else arguments.steps, callback=callback)
     print(*callback.net.events, callback.net, sep="\n")
     model.save(arguments.out)
     print(f"mean return: {before:.0f} before, {mean_return(model):.0f} after")

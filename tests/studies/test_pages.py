@@ -45,7 +45,6 @@ def test_the_summary_of_claims_is_made_from_the_pages_numbers(tmp_path):
 
 
 CITED = [
-    ("README.md", "growth-policy-gradient", r"0\.\d{3}|\d+,\d{3}"),
     ("docs/navigators.md", "growth-policy-gradient", r"0\.\d{3}|\d+,\d{3}"),
     ("docs/results/README.md", "growth-policy-gradient", r"0\.\d{3}"),
     ("docs/navigators.md", "pays", r"0\.\d{3}"),
@@ -61,6 +60,19 @@ def test_numbers_that_documents_cite_stand_on_the_page(document, name, number):
     assert len(found) > 2
     for one in found:
         assert one in (RESULTS / f"{name}.md").read_text(), one
+
+
+def test_headline_numbers_of_the_readme_stand_on_their_pages():
+    root = RESULTS.parent.parent
+    rows = re.findall(
+        r"^\|[^|]*\| ([^|]*\d[^|]*) \| `[^|]*` \| \[.*\]\(([^)#]*).*\) \|$", (root / "README.md").read_text(), re.M
+    )
+    assert len(rows) == 6
+    for measured, page in rows:
+        numbers = re.findall(r"\d[\d,]*\.?\d*%?", re.sub(r"`.*?`", "", measured))
+        assert numbers
+        for one in numbers:
+            assert one in (root / page).read_text(), (one, page)
 
 
 def test_every_kind_of_page_has_been_made_but_sweeps_ablations_plumes_and_the_suite():

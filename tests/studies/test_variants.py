@@ -163,7 +163,7 @@ def cifar(losses, accuracy, parameters):
 def test_what_is_said_of_the_paper_s_curves(theirs, ours, verdicts):
     claims = find_task("cifar10").claims({"baseline": [cifar(theirs, 0.5, 200)] * 6, "GPF": [cifar(ours, 0.5, 80)] * 6})
     assert [claim.verdict for claim in claims] == verdicts
-    assert "with 40% of the baseline's parameters then and 40% in the end" in claims[-1].measured
+    assert "with 40% of the baseline's parameters then and 40% at the end" in claims[-1].measured
 
 
 def test_a_lower_accuracy_is_said_to_be_lower():

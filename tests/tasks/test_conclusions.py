@@ -80,9 +80,9 @@ def test_layers_whose_activations_differ_by_more_than_chance_are_named():
 
     differ = "layers differ from the law of a random layer by more than chance: learning changed the directions in use."
     alike = "indistinguishable from those of a random layer with the same inputs."
-    assert told(0.3) == f"In the end, the activations of 1 of 1 {differ} The layers: 0 (0.30, chance 0.10)."
+    assert told(0.3) == f"At the end, the activations of 1 of 1 {differ} The layers: 0 (0.30, chance 0.10)."
     assert told(0.05, 0.3) == (
-        f"In the end, the activations of 1 of 2 {differ} The layers: 1 (0.30, chance 0.10). Those of the other 1 are"
+        f"At the end, the activations of 1 of 2 {differ} The layers: 1 (0.30, chance 0.10). Those of the other 1 are"
         f" {alike}"
     )
     assert told(0.05, 0.1).endswith(alike)

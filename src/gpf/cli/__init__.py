@@ -30,7 +30,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "plume": ("gpf.cli.plume:Plume", "measure how realistic a scenario's plume is"),
     "export": ("gpf.cli.export:Export", "export a navigator for a robot, as ONNX, C99 or a table"),
     "scenario": ("gpf.cli.evaluate:ShowScenario", "print a scenario as JSON"),
-    "compile": ("gpf.cli.evaluate:Compile", "compile everything now, so that later commands start at once"),
+    "compile": ("gpf.cli.evaluate:Compile", "compile everything now; later commands then start at once"),
     "completion": ("gpf.cli.completion:Completion", "print a completion script for bash, zsh or fish"),
 }
 """By name: where a command is, and what it does."""
@@ -42,7 +42,7 @@ def main() -> None:
         use_one_thread()
         run(sys.argv[1:])
         sys.stdout.flush()
-    except BrokenPipeError:  # whoever read our output has had enough
+    except BrokenPipeError:  # the reader of our output has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except (ValueError, RuntimeError, ArithmeticError, OSError, MemoryError) as error:
@@ -102,7 +102,7 @@ def parse(command: Any, arguments: Sequence[str], name: str) -> Any:
 
 
 def usage() -> str:
-    """What `gpf --help` says."""
+    """The text of `gpf --help`."""
     width = max(map(len, COMMANDS))
     lines = [f"  {name:<{width}}  {about}" for name, (_, about) in COMMANDS.items()]
     return "\n".join(

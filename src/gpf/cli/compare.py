@@ -15,7 +15,7 @@ from gpf.tasks import REGISTRY, find_task, is_task
 if TYPE_CHECKING:
     from gpf.studies.engine import Study
 
-# Heavy imports stand inside the commands, so that --help and mistakes are answered at once.
+# Heavy imports are inside the commands, which lets --help and mistakes answer at once.
 
 
 @dataclass
@@ -168,7 +168,7 @@ class Pays:
     subjects: tuple[Literal["characters", "tokens", "images-residual", "images-mlp", "navigation"], ...] = (
         "characters", "tokens", "images-residual", "images-mlp", "navigation",
     )  # fmt: skip
-    """What is learned."""
+    """Task to learn."""
     seeds: int | None = None
     """How many seeds. Default: 6; 10 for navigation."""
     runs: Path = Path("runs/pays")
@@ -313,7 +313,7 @@ class Sweep:
 
 @dataclass
 class Page:
-    """Write result pages again from their numbers, without training anything; figures stay as they are."""
+    """Write result pages again from their numbers, without training anything; figures do not change."""
 
     numbers: Positional[tuple[Path, ...]]
     """Numbers that gpf compare and other commands wrote (.json); each page is written next to them."""

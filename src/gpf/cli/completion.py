@@ -42,11 +42,11 @@ class Completion:
 
 @dataclass
 class Page:
-    """What a command takes."""
+    """The options of a command."""
 
     about: str
     words: list[str] = field(default_factory=list)
-    """What may follow it without an option."""
+    """Positional values."""
     options: dict[str, list[str]] = field(default_factory=dict)
     """With the values of each; none for a flag, or where anything goes."""
     many: set[str] = field(default_factory=set)
@@ -80,7 +80,7 @@ def all_pages() -> dict[str, Page]:
 
 
 def _page(commands: Iterable[type], about: str) -> Page:
-    """What a command takes: the options of its variants."""
+    """The options of all variants of a command."""
     page = Page(about)
     for option in (option for command in commands for option in options_of(command) if not option.positional):
         page.options |= {flag: _values(option) for flag in (option.flags if option.default else option.flags[:1])}

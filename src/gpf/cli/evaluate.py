@@ -25,7 +25,7 @@ class Pair:
     policy: "Policy"
     scenario: Scenario
     about: dict[str, Any]
-    """What the result says of both, before its numbers."""
+    """A description of both, before the numbers."""
 
     @property
     def title(self) -> str:
@@ -36,7 +36,7 @@ class Pair:
 
     @property
     def file(self) -> str:
-        """What the result says of both, as the name of a file; other pairs may have the same."""
+        """The description of both as a file name; other pairs may have the same."""
         parts = [part for value in self.about.values() for part in ([value] if isinstance(value, str) else value)]
         stem = [Path(part).stem if part.endswith(".json") else part.replace(":", "-") for part in parts]
         pieces = [piece.lstrip("./") for part in stem for piece in Path(part).parts]  # neither "..", nor a hidden file
@@ -66,7 +66,7 @@ class Evaluate:
     acting: Literal["greedy", "sampled"] | None = None
     """For runs: take the best action, or draw it from the policy. Default: as the run was trained for."""
     odometry: Literal["perfect", "filter"] = "perfect"
-    """What a policy that reckons its place knows of its own motion: the truth, or what a filter makes of an IMU, the
+    """Own motion that a dead-reckoning policy gets: the truth, or what a filter makes of an IMU, the
     wind vane and contacts with the plume; see docs/odometry.md."""
     imu: Literal["industrial", "drone", "consumer"] | None = None
     """Grade of the simulated IMU that the filter uses. Default: drone."""
@@ -284,7 +284,7 @@ class ShowScenario:
 
 @dataclass
 class Compile:
-    """Compile everything now, once on this machine, so that later commands start at once."""
+    """Compile everything now, once on this machine; later commands then start at once."""
 
     def __call__(self) -> None:
         """Run every learner and every policy for a moment."""

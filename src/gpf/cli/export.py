@@ -22,7 +22,7 @@ class Export:
     run: Positional[Path]
     """Folder of the navigator's run, or a navigator that comes with gpf, such as zoo:reference."""
     to: Literal["onnx", "c", "table"] = "c"
-    """What to write."""
+    """Format of the export."""
     out: Path | None = None
     """Folder of the files. Default: RUN/export/TO, or export/NAME/TO for a navigator that comes with gpf."""
     checkpoint: Literal["last", "best"] = "last"

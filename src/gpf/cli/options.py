@@ -37,7 +37,7 @@ NOUNS: dict[type, tuple[str, str]] = {
     str: ("TEXT", "a text"),
     Path: ("PATH", "a path"),
 }
-"""What the help and what errors call a value of a type."""
+"""Names of values in help and errors, by type."""
 
 
 class UsageError(ValueError):
@@ -71,11 +71,11 @@ class Option:
     help: str
     positional: bool
     group: str
-    """What it belongs to, as the help calls it; empty for the command itself."""
+    """Title of its group in the help; empty for the command itself."""
 
     @property
     def flags(self) -> list[str]:
-        """What may be typed for it: also its opposite if it takes no value."""
+        """Its flags: including the opposite if it takes no value."""
         return [self.name, f"--no-{self.name[2:]}"] if self.kind is bool else [self.name]
 
     @property
@@ -96,13 +96,13 @@ class Option:
 
     @property
     def metavar(self) -> str:
-        """What stands for a value in the help."""
+        """The placeholder of a value in the help."""
         names = [f"{{{','.join(self.choices)}}}"] if self.choices else [NOUNS[k][0] for k in self.kinds if k in NOUNS]
         return "NAME VALUE" if typing.get_origin(self.kind) is dict else names[0]
 
     @property
     def accepted(self) -> str:
-        """What a value must be."""
+        """A description of valid values."""
         nouns = [NOUNS[kind][1] for kind in self.kinds if kind in NOUNS]
         *others, last = [*self.choices, *nouns, *(["none"] if type(None) in self.kinds else [])]
         return f"{', '.join(others)} or {last}" if others else last
@@ -131,7 +131,7 @@ def _whole(text: str) -> int:
 
 
 def typed_values(arguments: Sequence[str], flag: str) -> list[str]:
-    """What was typed for an option, before it is known what else there is."""
+    """The values typed for an option, before all options are known."""
     values: list[str] = []
     taking = False
     for text in arguments:
@@ -230,7 +230,7 @@ def _add(group: Any, option: Option) -> None:
 
 
 def _words(option: Option) -> str:
-    """What an option is, and its default, if that says something."""
+    """The help of an option, with its default if that is informative."""
     default, words = option.default, option.help.replace("`", "")
     if isinstance(default, tuple):
         default = " ".join(map(str, default))
@@ -261,7 +261,7 @@ def parse(
 
 
 def _leftover(rest: list[str], typed: list[str], options: list[Option], elsewhere: Callable[[str], str]) -> str:
-    """What is wrong with what nothing takes: an unknown option first, because its values are left over with it."""
+    """The error for leftover arguments: an unknown option first, because its values are left over with it."""
     for text in rest:
         if text.startswith("-") and len(text) > 1 and not NEGATIVE.match(text):
             flag = text.partition("=")[0]
@@ -274,7 +274,7 @@ def _leftover(rest: list[str], typed: list[str], options: list[Option], elsewher
 
 
 def _sentence(error: ArgumentError, options: list[Option]) -> str:
-    """What is refused, in our words where argparse has its own."""
+    """The error in our own words instead of argparse's."""
     if error.argument_name is None or isinstance(error.__context__, ArgumentTypeError):
         return f"{error.argument_name or ''} {error.message}".strip()
     flag = error.argument_name.partition("/")[0]
@@ -283,7 +283,7 @@ def _sentence(error: ArgumentError, options: list[Option]) -> str:
 
 
 def _value(option: Option, value: Any) -> Any:
-    """What argparse found, in the type of the field."""
+    """The value from argparse, converted to the type of the field."""
     if value is MISSING and not option.is_list:
         raise ArgumentError(None, f"{option.name} is missing: {option.help[:1].lower()}{option.help[1:].rstrip('.')}")
     if typing.get_origin(option.kind) is tuple:

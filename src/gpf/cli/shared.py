@@ -77,7 +77,7 @@ def check_folder(folder: Path, option: str) -> None:
 
 
 def console() -> "Console":
-    """The terminal, or something as wide as a page where there is none."""
+    """The terminal, or a console as wide as a page without one."""
     from rich.console import Console
 
     terminal = Console(highlight=False, soft_wrap=False)
@@ -150,6 +150,6 @@ def _parts(header: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> 
 
 
 def _width(title: str, cells: Sequence[str]) -> int:
-    """Columns that a column needs: titles are wrapped at spaces, and so are long cells."""
+    """Columns that a column needs: titles and long cells are wrapped at spaces."""
     words = max(map(len, title.split()), default=0)
     return max([words, *(min(len(cell), WIDEST_CELL) for cell in cells)])

@@ -23,7 +23,7 @@ class Suite:
     """
 
     agents: tuple[str, ...] = ()
-    """Which agents of the suite. Default: all; none but your own with --agent."""
+    """Which agents of the suite. Default: all; with --agent only your own."""
     agent: str | None = None
     """Your own agent, as MODULE:FUNCTION; the function takes a scenario and returns a policy."""
     worlds: tuple[str, ...] = ()

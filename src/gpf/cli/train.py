@@ -48,7 +48,7 @@ class Common:
 
 @dataclass
 class Options(Common):
-    """What every task's runs have in common."""
+    """Options that the runs of every task have."""
 
     run: Path | None = None
     """Folder of the run, which must be new. With --seeds, the parent folder of all runs. Default: runs/TASK-1,
@@ -124,7 +124,7 @@ def _resume(asked: Common) -> None:
 
 
 def _command(task: "Task[Any]", default: Any) -> type:
-    """The options of a task: what every run has, and its settings."""
+    """The options of a task: common ones, and its settings."""
     fields: list[tuple[str, Any, Any]] = [
         (name, Annotated[Literal[names], Arg(help=words)], dataclasses.field(default=names[0]))
         for name, (names, words) in task.choices.items()
@@ -169,7 +169,7 @@ def _train_seeds(task: "Task[Any]", asked: Any) -> dict[Path, dict[str, Any]]:
 
 
 def _report(run: Run, asked: Common) -> Callable[[Any], None]:
-    """What writes the report of a run that has ended, and shows its phases, if it is wanted."""
+    """The function that writes the report of a finished run and shows its phases, if wanted."""
 
     def write(phase: Any) -> None:
         if asked.report:

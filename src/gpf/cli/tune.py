@@ -25,7 +25,7 @@ class Tune:
     scenarios: Positional[tuple[str, ...]]
     """Worlds, each tuned for on its own: presets ({presets}), or all for all presets, or paths to .json files."""
     policy: Literal["cast-and-surge", "bilateral"] = "cast-and-surge"
-    """What is tuned."""
+    """Policy to tune."""
     set: tuple[str, ...] = ()
     """Changes to every scenario, as FIELD=VALUE, for example wind_speed=2."""
     seed: int = 0
@@ -83,7 +83,7 @@ class Tune:
 
 
 def _summary(result: "Evaluation") -> dict[str, Any]:
-    """What is reported of an evaluation."""
+    """The reported numbers of an evaluation."""
     numbers = result.summary()
     return {name: numbers[name] for name in ("episodes", "success", "low", "high", "spl")}
 

@@ -14,12 +14,12 @@ from gpf.cli.options import Positional, UsageError
 from gpf.cli.shared import check_folder, show_markdown, typed_command
 from gpf.settings import unknown
 
-# Heavy imports stand inside the commands, so that `gpf --help` answers at once.
+# Heavy imports are inside the commands, which lets `gpf --help` answer at once.
 
 
 @dataclass
 class Data:
-    """Collect sequences of tokens: what several policies saw and did in the plume."""
+    """Collect sequences of tokens: observations and actions of several policies in the plume."""
 
     out: Path = Path("runs/world-data")
     """Folder of the sequences; it must be new."""
@@ -40,8 +40,8 @@ class Data:
     navigator_share: float = 0.3
     """Share of the steps of the navigator, if one is given."""
     wandering: float = 0.03
-    """Probability per step that a policy acts at random for a while, so that the model also sees what good policies
-    never do."""
+    """Probability per step that a policy acts at random for a while, which shows the model what good policies never
+    do."""
     to_minari: str | None = None
     """Also write a Minari dataset of this name, such as plume/mixed-v0. Needs the extra data."""
     from_minari: str | None = None
@@ -126,8 +126,8 @@ class Plan:
     temperature: float = 1.0
     """Temperature of the model's distributions."""
     follow: str = "cast-and-surge"
-    """What a rollout does after its first action: repeat it (repeat), act as cast-and-surge, or act as the navigator of
-    a run of gpf train (its folder). All see tokens only."""
+    """Behaviour of a rollout after its first action: repeat it (repeat), act as cast-and-surge, or act as the navigator
+    of a run of gpf train (its folder). All see tokens only."""
     whiff: float = 1.0
     """Score of a predicted step with a whiff."""
     upwind: float = 3.0
@@ -249,10 +249,10 @@ class Dream:
                 curves.append(curve)
                 result = held_out(navigator, world.scenario, self.episodes, seed, paths=200)
                 passed.append(passed_by(result))
-                outcomes[f"learnt in imagination only, seed {seed}"] = result.summary()
+                outcomes[f"learned in imagination only, seed {seed}"] = result.summary()
         if learnt is not None:
             told = held_out(learnt, world.scenario, self.episodes, self.seed).summary()
-            outcomes["learnt in the plume, sees the same tokens"] = told
+            outcomes["learned in the plume, sees the same tokens"] = told
         for name, policy in baselines_of(world.scenario).items():
             outcomes[name] = held_out(policy, world.scenario, self.episodes, self.seed).summary()
         if self.page is not None:
@@ -271,7 +271,7 @@ class Dream:
 
 
 def _after(progress: Callable[[int], None], before: int) -> Callable[[int], None]:
-    """Progress of a part of something, of which so much is done."""
+    """Progress of a part, with the share that is done."""
     return lambda done: progress(before + done)
 
 

@@ -48,7 +48,7 @@ class Trial:
     before: float
     """The rate from which it dropped."""
     successes: list[float]
-    """Of the current network, then of each candidate; so is `tried`."""
+    """Of the current network, then of each candidate, like `tried`."""
     tried: list[float]
     """Steps of each, over all its lanes."""
     epochs: int = 0
@@ -95,7 +95,7 @@ class Settings:
     head_start: int = 2
     """First epochs of a trial, which do not count: all candidates start where the previous policy left the lanes."""
     useful: float = 0.03
-    """Share of its old rate below which a version is useless, so that a new path grows."""
+    """Share of its old rate below which a version is useless and a new path grows."""
     recognised: float = 0.5
     """Share of its old rate at which a version is recognised in a trial."""
     same: float = 0.7

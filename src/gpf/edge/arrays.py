@@ -74,7 +74,7 @@ def below(limit: float) -> str:
 
 
 def at_least(limit: float) -> str:
-    """The least float32 that is not below a limit: a float32 is below both or neither."""
+    """The smallest float32 that is not below a limit: a float32 is below both or neither."""
     near = np.float32(limit)
     return literal(float(np.nextafter(near, np.float32(math.inf)) if float(near) < limit else near))
 

@@ -28,7 +28,7 @@ Layers = Sequence[int8.QuantisedLayer] | None
 
 @dataclass(frozen=True)
 class Sizes:
-    """What an artefact takes, bytes; code comes on top of flash."""
+    """The size of an artefact, bytes; code comes on top of flash."""
 
     weights: int
     dense: int
@@ -46,7 +46,7 @@ def write_c(
 
     Args:
         folder: Where; it must exist.
-        policy: What.
+        policy: The policy.
         flights: Episodes: the self-test replays the first observations of one, and int8 is calibrated on all.
         quantised: Weights and activations in int8 rather than float32.
         sequential: A function for each layer, rather than one for all.
@@ -194,7 +194,7 @@ def _calls(count: int) -> str:
 
 
 def _tests(policy: Policy, layers: Layers, flight: Flight) -> list[Array]:
-    """The first observations of an episode, and what the network makes of them."""
+    """The first observations of an episode, and the network's outputs."""
     sensors = flight.sensors[:TESTS]
     inputs, outputs = replay(policy, sensors)
     if layers is not None:

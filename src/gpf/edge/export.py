@@ -14,7 +14,7 @@ from gpf.runs.folder import CheckpointName
 from gpf.settings import choose
 
 Target = Literal["onnx", "c", "table"]
-"""What a navigator is exported to."""
+"""Formats of an export."""
 Numbers = Literal["float32", "int8"]
 """Of weights and activations, in C."""
 

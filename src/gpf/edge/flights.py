@@ -1,4 +1,4 @@
-"""Observations of flown episodes: what self-tests replay, and activations are calibrated on."""
+"""Observations of flown episodes, for self-tests and to calibrate activations."""
 
 from typing import NamedTuple, cast
 

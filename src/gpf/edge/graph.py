@@ -64,7 +64,7 @@ def write_onnx(folder: Path, policy: Policy, flights: Sequence[Flight], *, seque
 
     Args:
         folder: Where; it must exist.
-        policy: What.
+        policy: The policy.
         flights: Episodes on which onnxruntime must do what torch does.
         sequential: Each hidden layer by itself, also where a `Scan` over stacked weights would do.
     """

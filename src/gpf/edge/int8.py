@@ -29,7 +29,7 @@ class QuantisedLayer:
     per_unit: NDArray[np.float32]
     """Levels of an input per unit of its value: one for each input of the first layer, else one for all."""
     zeros: NDArray[np.float32]
-    """Level that stands for 0, likewise."""
+    """Level that stands for 0, of inputs and activations."""
     scale: NDArray[np.float32] | None
     shift: NDArray[np.float32] | None
     levels: int = LEVELS
@@ -106,7 +106,7 @@ def normalised(layer: Layer | QuantisedLayer, values: NDArray[np.float32]) -> ND
 
 
 def outputs(layers: Sequence[QuantisedLayer], inputs: NDArray[np.float32]) -> NDArray[np.float32]:
-    """What the quantised network makes of inputs; shape (n, outputs)."""
+    """Outputs of the quantised network; shape (n, outputs)."""
     *hidden, last = layers
     for layer in hidden:
         inputs = np.maximum(layer(inputs), np.float32(0.0))

@@ -26,7 +26,7 @@ PATIENCE = 600.0
 
 @dataclass(frozen=True)
 class Replay:
-    """What a board did with observations."""
+    """A board's actions for observations."""
 
     actions: NDArray[np.int64]
     instructions: float
@@ -37,7 +37,7 @@ class Replay:
 
 @dataclass(frozen=True)
 class ObjectSize:
-    """What the compiled policy takes, without libm, bytes."""
+    """The size of the compiled policy, without libm, bytes."""
 
     flash: int
     """Code and constants."""

@@ -1,4 +1,4 @@
-"""The exported policy as a torch module: what ONNX is made of, and what tests compare C with."""
+"""The exported policy as a torch module: the source of the ONNX graph, and the reference of tests for C."""
 
 import torch
 from torch import Tensor, nn
@@ -8,7 +8,7 @@ from gpf.plume.memory import LONG_AGO, SIDE_SMOOTHING, WIND_SMOOTHING
 from gpf.plume.scenario import LEVELS, OCTANTS
 
 STATE = ("x", "y", "wind_x", "wind_y", "since", "side", "met", "left", "right", "age")
-"""What is remembered of a lane, in the order of the state's columns; age -1 begins an episode."""
+"""Memory of a lane, in the order of the state's columns; age -1 begins an episode."""
 
 
 def blank_state(lanes: int) -> Tensor:

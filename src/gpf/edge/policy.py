@@ -1,4 +1,4 @@
-"""What is exported: a trained navigator as plain numbers, from sensor readings to an action."""
+"""An exported policy: a trained navigator as plain numbers, from sensor readings to an action."""
 
 import dataclasses
 import hashlib
@@ -22,20 +22,20 @@ from gpf.plume.world import RAW
 from gpf.runs.folder import CheckpointName, RunError, read_config
 
 SENSORS = RAW[:NEEDED]
-"""What goes in."""
+"""Inputs."""
 UNITS = ("reading", "reading", "m/s", "rad", "rad")
 """Of the sensors; directions counter-clockwise from +x, the wind's being where it blows to."""
 
 
 @dataclass(frozen=True)
 class Layer:
-    """A linear map, perhaps with layer normalisation; all but the last are followed by a ReLU."""
+    """A linear map, perhaps with layer normalisation; all except the last are followed by a ReLU."""
 
     weight: NDArray[np.float32]
     """Shape (outputs, inputs); pruned weights are 0."""
     bias: NDArray[np.float32]
     scale: NDArray[np.float32] | None = None
-    """Of the normalisation; None where there is none."""
+    """Of the normalisation; None without it."""
     shift: NDArray[np.float32] | None = None
 
     @property
@@ -130,7 +130,7 @@ def from_network(
         model: An MLP; outputs beyond the actions, such as a critic's, are left out.
         scenario: Its world.
         observation: `memory` or `onehot`.
-        metadata: What the artefact says of itself.
+        metadata: The artefact's description of itself.
         samples: Whether its actions may be sampled.
         keep: 1 for inputs that the network sees, 0 for the others; None for all.
     """
@@ -150,7 +150,7 @@ def from_network(
 
 
 def description(scenario: Scenario) -> dict[str, Any]:
-    """What a robot's builder must know of a world: units, control rate, and the fields that are not the defaults."""
+    """Facts about a world for a robot's builder: units, control rate, and the fields that are not the defaults."""
     default, fields = Scenario(), dataclasses.asdict(scenario)
     return {
         "world": {name: value for name, value in fields.items() if value != getattr(default, name)},

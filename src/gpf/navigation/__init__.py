@@ -26,7 +26,7 @@ _WITH_TORCH = {
 
 
 def __getattr__(name: str) -> Any:
-    """Load what needs torch when it is first asked for, so that baselines can be evaluated without it."""
+    """Load names that need torch on first use, to evaluate baselines without it."""
     if name not in _WITH_TORCH:
         raise AttributeError(f"module 'gpf.navigation' has no attribute {name!r}")
     module, attribute = _WITH_TORCH[name]

@@ -25,7 +25,7 @@ class NetworkPolicy:
     """A trained network as a policy: it makes its inputs from raw observations, as a robot would.
 
     Tokens, and the readings that count as whiffs, are those of the world that it was trained in, `tokenizer`, whatever
-    world it acts in. Every episode draws from a stream of its own, so that what happens in it does not depend on the
+    world it acts in. Every episode draws from a stream of its own, independent of the
     others.
 
     Attributes:
@@ -85,7 +85,7 @@ class NetworkPolicy:
         self.outputs: NDArray[np.float32] = np.zeros((len(seeds), int(self.network.layers[-1]["outputs"])), np.float32)
 
     def forget(self, lanes: NDArray[np.bool_]) -> None:
-        """Forget what was observed in some lanes, whose episodes are over; their random streams go on."""
+        """Forget what was observed in some lanes, whose episodes are over; their random streams continue."""
         self._memories["age"][lanes] = -1
         self.states[lanes] = 0.0
 
@@ -142,7 +142,7 @@ def _tabulate(layers, values, activations, table):
 
 
 NO_TABLE = np.zeros((0, 0), np.float32)
-"""Where the network is to be asked."""
+"""Lanes in which the network acts."""
 SAMPLED = -1.0
 """In place of a share of random actions: all actions are drawn from the softmax."""
 
@@ -205,7 +205,7 @@ def respond(
     state: NDArray[np.float32],
     out: NDArray[np.float32],
 ) -> None:
-    """Write the network's outputs for a lane's observation, from the table if there is one; its state takes a step."""
+    """Write the network's outputs for a lane's observation, from the table if it exists; its state takes a step."""
     if len(table):
         state = (tokens[0] * LEVELS + tokens[1]) * OCTANTS + tokens[2]
         for k in range(len(out)):

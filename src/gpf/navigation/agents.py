@@ -30,7 +30,7 @@ NEEDED = 5
 
 
 class Learner(Protocol):
-    """What the loop needs of a learner."""
+    """The interface of a learner to the loop."""
 
     network: FlatNetwork
     average: WeightAverage | None
@@ -40,13 +40,13 @@ class Learner(Protocol):
         """Learn for one epoch; `progress` is the share of the training that is over."""
 
     def rebind(self, net: GrowPruneFreeze | None = None) -> None:
-        """Take over the network as it is now; needed after every event."""
+        """Take over the current network; needed after every event."""
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Everything but the network on which the next epoch depends."""
 
     def restore(self, state: dict[str, NDArray[Any]]) -> None:
-        """Go on from a state."""
+        """Restore a state."""
 
 
 def make_model(config: Config) -> MLP | RecurrentNetwork:
@@ -113,7 +113,7 @@ class Navigator:
 
         The last three columns, bumps and a second gas channel, may be left out; they are then 0.
 
-        What was observed before in the same episode counts, so call it once a step and `reset` between episodes. The
+        Earlier observations of the episode count, so call it once a step and `reset` between episodes. The
         first call begins the episodes if `reset` has not.
         """
         seen = np.asarray(observation, np.float32)
@@ -193,7 +193,7 @@ def load_network(folder: Path, config: Config, restore_random: bool = False) -> 
 
 
 def load_navigator(folder: str | Path, checkpoint: CheckpointName = "last", acting: Acting | None = None) -> Navigator:
-    """The navigator of a run, ready to act; in the way that its run was made for, unless told otherwise.
+    """The navigator of a run, ready to act; in the way that its run was made for by default.
 
     Args:
         folder: The run's folder, or a navigator that comes with gpf, such as `zoo:reference`.

@@ -32,7 +32,7 @@ class WeightAverage:
         self._learnt = values.copy()
 
     def renew(self, values: NDArray[np.float32]) -> None:
-        """Begin anew if an event has changed the weights; freezing does not."""
+        """Restart if an event has changed the weights; freezing does not."""
         if not np.array_equal(self._learnt, values):
             self._begin(values)
 
@@ -41,7 +41,7 @@ class WeightAverage:
         return {"average": self.values, "averaged": np.array(self.count)}
 
     def restore(self, state: dict[str, NDArray[Any]], values: NDArray[np.float32]) -> None:
-        """Go on from a state, with the weights of then."""
+        """Restore a state, with its weights."""
         self._begin(values)
         self.values[...] = state["average"]
         self.count = int(state["averaged"])

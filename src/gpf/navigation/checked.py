@@ -15,7 +15,7 @@ from gpf.plume.scenario import ACTIONS, Scenario
 _CAST = "invalid value encountered in cast"
 """NumPy's warning where NaN becomes a whole number."""
 UNCHOSEN = -1
-"""What an action is before it is chosen."""
+"""Placeholder of an action before it is chosen."""
 
 
 class Checked:
@@ -23,7 +23,7 @@ class Checked:
 
     Args:
         make: Makes the policy for a scenario.
-        agent: What it is called in errors.
+        agent: Its name in errors.
         world: Where it searches.
         scenario: The world's.
     """

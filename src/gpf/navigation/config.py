@@ -24,7 +24,7 @@ LEARNERS: dict[str, type[LearnerSettings]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """What to train, and how. `Config.of` makes one from flat settings."""
+    """A navigator and its training. `Config.of` makes one from flat settings."""
 
     learner: LearnerSettings = dataclasses.field(default_factory=policy_gradient.Settings)
     """`policy-gradient` (PPO), `recurrent` (PPO with a memory that it learns), `parallel` (Expected SARSA in many
@@ -55,7 +55,7 @@ class Config:
     def of(cls, values: Mapping[str, Any] = MappingProxyType({}), /, **more: Any) -> "Config":
         """A checked configuration from flat settings: the learner's name, its settings, and those of this class.
 
-        What is not given takes the learner's default for the observation. Values of `rules` may be of any type.
+        Missing settings take the learner's default for the observation. Values of `rules` may be of any type.
         """
         given = {**values, **more}
         name = settings.choose("learner", given.pop("learner", policy_gradient.Settings.NAME), LEARNERS)
@@ -124,7 +124,7 @@ class Config:
         return Rules.plume(**{**rules, **settings.rule_changes(Rules, self.rules)})
 
     def planned_events(self) -> dict[int, list[float | None]]:
-        """What is planned after each epoch: None for a growth, or the share of weights that a pruning keeps."""
+        """Planned events after each epoch: None for a growth, or the share of weights that a pruning keeps."""
         events: dict[int, list[float | None]] = {}
         for text in self.plan:
             match = re.fullmatch(r"([1-9]\d*):(?:grow|keep=(0?\.\d+|[01](?:\.0*)?))", text)

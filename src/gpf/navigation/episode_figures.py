@@ -48,7 +48,7 @@ def map_figure(episode: Episode) -> Figure:
 
 
 def choices_figure(episode: Episode, values: bool) -> Figure:
-    """What the agent smelled, how it weighed its actions, and how it judged its place, step by step.
+    """Readings, preferences of actions and state values of the agent, step by step.
 
     With `values`, the outputs of the network are the values of the actions; otherwise the logits of a policy.
     """

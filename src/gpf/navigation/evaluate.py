@@ -33,7 +33,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What happened in each episode, and what follows from it."""
+    """The outcome of each episode, and summaries."""
 
     success: NDArray[np.bool_]
     """Whether the source was found."""
@@ -206,7 +206,7 @@ def film(
 
 
 def _warm_up(policy: Policy, scenario: Scenario) -> None:
-    """Compile, or load from the cache, what an evaluation runs, so that its speed is that of the world."""
+    """Compile, or load from the cache, the kernels of an evaluation before its speed is measured."""
     world = World(1, scenario)
     world.begin()
     policy.begin([0], scenario)

@@ -41,7 +41,7 @@ def evaluation_figure(result: Evaluation, title: str) -> Figure:
     across, along = (_span(list(result.paths.values()), axis) for axis in (1, 0))
     for name, (paths, words, colour) in zip("01", outcomes, strict=False):
         _draw_paths(panels[name], paths, words, colour)
-        panels[name].set(xlim=along, ylim=across)  # the same scale on both, so that they can be compared
+        panels[name].set(xlim=along, ylim=across)  # the same scale on both, to compare them
     _draw_arrival(panels["a"], result)
     return figure
 
@@ -78,7 +78,7 @@ def training_figure(folder: Path) -> Figure:
 
 
 def network_figure(navigator: Navigator) -> Figure:
-    """The weights of a navigator, a matrix for each layer, as they are: what is pruned is grey."""
+    """The weights of a navigator, a matrix for each layer; pruned weights are grey."""
     model: Any = navigator.net.model
     layers = navigator.net.layers
     matrices = [(layer.weights[0].parameter.detach().numpy(), layer.weights[0].pruned) for layer in layers]
@@ -106,7 +106,7 @@ def network_figure(navigator: Navigator) -> Figure:
 
 
 def input_names(navigator: Navigator) -> list[str]:
-    """What the inputs of a navigator's network are called."""
+    """The names of the inputs of a navigator's network."""
     if navigator.config.learner.observation == "memory":
         return list(NAMES)
     return [f"{side} {n}" for side in ("left", "right") for n in range(LEVELS)] + [f"wind {n}" for n in range(OCTANTS)]
@@ -133,7 +133,7 @@ def _span(paths: list[NDArray[np.float32]], axis: int) -> tuple[float, float]:
 
 
 def _draw_arrival(axes: Axes, result: Evaluation) -> None:
-    """The share of episodes that had found the source after so many steps."""
+    """The share of episodes that had found the source after each number of steps."""
     times = np.sort(result.arrival)
     limit = result.scenario.max_steps
     share = np.arange(len(times) + 1) / result.episodes
@@ -143,4 +143,4 @@ def _draw_arrival(axes: Axes, result: Evaluation) -> None:
     axes.set_ylim(0, 1.03)
     axes.set_xlabel("steps")
     axes.set_ylabel(f"share of {result.episodes} episodes")
-    axes.set_title("found the source within so many steps", fontsize=10)
+    axes.set_title("found the source within this many steps", fontsize=10)

@@ -157,7 +157,7 @@ class FlatNetwork:
 
 
 def _parts(block: nn.Module) -> tuple[nn.Linear, nn.LayerNorm | None]:
-    """The linear map of a hidden layer and, if there is one, its normalisation."""
+    """The linear map of a hidden layer and its normalisation, if any."""
     match list(block.children()):
         case [nn.Linear() as linear, nn.ReLU()]:
             return linear, None
@@ -203,7 +203,7 @@ def _normalise(layer: Record, values: NDArray[np.float32], out: NDArray[np.float
 def adam_settings(
     steps: int, scale: float, rate: float, beta1: float, beta2: float, epsilon: float
 ) -> tuple[np.float32, ...]:
-    """What `descend` needs for the step of this number: the factor of the gradient, the step size, and so on."""
+    """The arguments of `descend` for the step of this number: the factor of the gradient, the step size, and so on."""
     return (
         np.float32(scale), np.float32(rate / (1.0 - beta1**steps)), np.float32(1.0 / math.sqrt(1.0 - beta2**steps)),
         np.float32(epsilon), np.float32(1.0 - beta1), np.float32(1.0 - beta2),

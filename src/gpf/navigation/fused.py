@@ -86,7 +86,7 @@ def load_weights(
 def forward_tile(
     layers: NDArray[np.void], places: NDArray[np.void], memory: NDArray[np.float32], top: int, count: int
 ) -> None:
-    """Write the outputs of all layers for a tile of samples, of which the inputs are there; the network's at `top`."""
+    """Write the outputs of all layers for a tile of samples, whose inputs are in place; the network's at `top`."""
     last = len(layers) - 1
     for n in range(last + 1):
         place = places[n]
@@ -142,7 +142,7 @@ def _normal(advantages, order, first, last):
 
 @fast
 def log_policy(outputs: NDArray[np.float32], start: int, logs: NDArray[np.float32]) -> None:
-    """Write the logarithms of the probabilities of all actions, of which the network's outputs begin at `start`."""
+    """Write the logarithms of the probabilities of all actions, whose outputs begin at `start`."""
     top = outputs[start]
     for k in range(1, len(ACTIONS)):
         top = max(top, outputs[start + k])
@@ -173,8 +173,8 @@ def loss_gradient(
 
     Outputs are in `memory` from `at` on, and gradients go there from `to` on; `logs` is room for the logarithms of the
     policy. Of the sample, `before` is the logarithm of the action's probability when it was taken, the advantage is
-    normalised, and the value is to be `ret`. The ratio of probabilities may move from 1 by `clip`; `entropy` and
-    `value_weight` are the weights of the entropy and of the value's squared error, 0 if there is no value.
+    normalised, and the target of the value is `ret`. The ratio of probabilities may move from 1 by `clip`; `entropy`
+    and `value_weight` are the weights of the entropy and of the value's squared error, 0 if there is no value.
     """
     log_policy(memory, at, logs)
     ratio = np.exp(logs[action] - before)
@@ -293,7 +293,7 @@ class Lesson:
     """Steps of a rollout, N of them, to learn from.
 
     Attributes:
-        inputs: float32 (N, F). outputs: float32 (N, K), what the network made of them then.
+        inputs: float32 (N, F). outputs: float32 (N, K), the network's outputs at the time of the rollout.
         actions: int64 (N,). advantages, returns: float32 (N,).
     """
 

@@ -15,7 +15,7 @@ from gpf.plume.tokens import ONEHOT_SIZE
 Observation = Literal["memory", "onehot"]
 """`memory` is 16 features of the recent past, `onehot` the paper's 22 zeros and ones."""
 RecurrentObservation = Literal["onehot", "raw"]
-"""What a network sees that has a memory of its own: `onehot`, or `raw`, the readings, wind and heading."""
+"""Inputs of a network that has a memory of its own: `onehot`, or `raw`, the readings, wind and heading."""
 RAW_SIZE = 7
 INPUTS = {"onehot": ONEHOT_SIZE, "memory": MEMORY_SIZE, "raw": RAW_SIZE}
 """Number of network inputs of each kind of observation."""

@@ -19,13 +19,13 @@ from gpf.settings import number
 
 @dataclass(frozen=True, kw_only=True)
 class LearnerSettings:
-    """What every learner takes; each has defaults of its own."""
+    """Settings of every learner; each has its own defaults."""
 
     NAME: ClassVar[str]
     ACTING: ClassVar[tuple[Acting, ...]] = ("greedy",)
     """How its navigators can act."""
     FLAT: ClassVar[type[FlatNetwork]] = FlatNetwork
-    """What acts: its network, in flat memory."""
+    """The policy that acts: its network, in flat memory."""
     BY_OBSERVATION: ClassVar[dict[str, dict[str, Any]]] = {}
     """Defaults that differ with the observation."""
     RULES: ClassVar[dict[str, Any]] = {}
@@ -34,11 +34,11 @@ class LearnerSettings:
     """Rules that differ with the observation."""
 
     observation: Observation = "onehot"
-    """What the network sees: 16 features of the recent past (`memory`), or the paper's 22 zeros and ones (`onehot`)."""
+    """Network inputs: 16 features of the recent past (`memory`), or the paper's 22 zeros and ones (`onehot`)."""
     reward: Reward = "search"
     """Reward while learning; evaluations count only whether, and how fast, the source was found."""
     loitering: float = number(0.0, 0.0, 1.0, below=True)
-    """With reward `search`: worth of staying in the plume for ever, as a fraction of the reward of the source."""
+    """With reward `search`: worth of staying in the plume forever, as a fraction of the reward of the source."""
     acting: Acting = "greedy"
     """How the trained navigator acts: `greedy`, or `sampled` from the softmax of a policy's outputs."""
     learning_rate: float = number(1e-3, 0.0)
@@ -57,7 +57,7 @@ class LearnerSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class LaneSettings(LearnerSettings):
-    """What learners from rollouts take: an epoch is a rollout."""
+    """Settings of learners from rollouts: an epoch is a rollout."""
 
     steps: int = number(3_000_000, 1, 10**12)
     """Environment steps of the whole training, over all lanes, rounded to whole rollouts (lanes x horizon)."""
@@ -104,7 +104,7 @@ class LaneLearner(Generic[S]):
         self.average: WeightAverage | None = WeightAverage(self.network.values, settings.ema) if settings.ema else None
 
     def rebind(self, net: GrowPruneFreeze | None = None) -> None:
-        """Take over the network as it is now; needed after every event."""
+        """Take over the current network; needed after every event."""
         self.network = self.settings.FLAT(self.model)
         if self.average:
             self.average.renew(self.network.values)
@@ -114,7 +114,7 @@ class LaneLearner(Generic[S]):
         return {**self.rollouts.state(), **(self.average.state() if self.average else {})}
 
     def restore(self, state: dict[str, NDArray[Any]]) -> None:
-        """Go on from a state."""
+        """Restore a state."""
         self.rollouts.restore(state)
         if self.average:
             self.average.restore(state, self.network.values)

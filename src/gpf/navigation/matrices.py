@@ -23,12 +23,12 @@ ROWS = 4
 
 
 def padded(columns: int) -> int:
-    """Columns in memory of a matrix of so many."""
+    """Columns in memory of a matrix with this many."""
     return -(-columns // COLUMNS) * COLUMNS
 
 
 def _block(rows: int) -> Any:
-    """The block of so many rows: C = begin + A B; all offsets and strides count float32 numbers."""
+    """The block of this many rows: C = begin + A B; all offsets and strides count float32 numbers."""
 
     @intrinsic
     def block(
@@ -91,7 +91,7 @@ def _write_block(context: Any, builder: Any, signature: Any, arguments: Sequence
 def keep_where_positive(
     typing_context: Any, a: types.Type, a_at: types.Type, b: types.Type, b_at: types.Type, blocks: types.Type
 ) -> tuple[Signature, Callable[..., Any]]:
-    """Set b to zero where a is not positive, in so many blocks of `COLUMNS` numbers; b may be a itself.
+    """Set b to zero where a is not positive, in this many blocks of `COLUMNS` numbers; b may be a itself.
 
     Written as vectors, for compilers make branches of it, and these go the wrong way half of the time.
     """

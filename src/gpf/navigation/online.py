@@ -141,8 +141,8 @@ def adam(
 ) -> None:  # fmt: skip
     """One step of Adam on the trainable layers, with the gradient's norm clipped and pruned weights left at zero.
 
-    The gradient of a weight matrix is an outer product, of which one row at a time is written to `gradient`. That of
-    the first layer, whose input is one-hot, has three columns; it is written whole, so that its short rows run as one.
+    The gradient of a weight matrix is an outer product; one row at a time is written to `gradient`. That of
+    the first layer, whose input is one-hot, has three columns; it is written whole, because its rows are short.
     """
     scale = np.float32(1.0)
     if clip > 0.0:
@@ -198,7 +198,7 @@ def _square_norm(layer, one_hot, keep, tokens, previous, delta):
 
 @njit(error_model="numpy", fastmath=FAST)
 def _write_first_gradient(layer, keep, tokens, delta, gradient):
-    """The gradient of the first layer's weights: zero but for the columns that the one-hot input picks."""
+    """The gradient of the first layer's weights: zero except in the columns that the one-hot input picks."""
     for k in range(layer.inputs * np.uint64(layer.outputs)):
         gradient[k] = np.float32(0.0)
     for j in range(layer.outputs):
@@ -294,7 +294,7 @@ class OnlineLearner:
         self.rebind()
 
     def rebind(self, net: GrowPruneFreeze | None = None) -> None:
-        """Take over the network as it is now; needed after every event."""
+        """Take over the current network; needed after every event."""
         self.network: FlatNetwork = FlatNetwork(self.model, self.optimizer)
         if self.network.layers["normalised"].any():
             raise ValueError("layer_norm must be off with learner online")
@@ -330,7 +330,7 @@ class OnlineLearner:
         return {"streams": self.world.streams, "chance": self.chance, "episodes": np.array(self.episodes)}
 
     def restore(self, state: dict[str, NDArray[Any]]) -> None:
-        """Go on from a state."""
+        """Restore a state."""
         self.world.streams[...], self.chance[...] = state["streams"], state["chance"]
         self.episodes = int(state["episodes"])
 

@@ -85,7 +85,7 @@ class ParallelLearner(LaneLearner[Settings]):
     def epoch(self, progress: float, others: Sequence[FlatNetwork] = ()) -> Episodes:
         """Collect a rollout and learn from it; `progress` is the share of the training that is over.
 
-        Others, where there are some, walk in half of the lanes, and are not learnt from.
+        Others, where there are some, walk in half of the lanes, and are not learned from.
         """
         s = self.settings
         for group in self.optimizer.param_groups:
@@ -123,8 +123,8 @@ class ParallelLearner(LaneLearner[Settings]):
 def lambda_returns(rewards, actions, values, final, ends, bootstraps, discount, lam, exploration, q_learning, out):
     """Write the lambda-returns of an epsilon-greedy policy, for action values of shape (T + 1, n, actions).
 
-    An episode that only ran out of time goes on with the values of its last state; one that truly ended does not. The
-    returns of Q-learning do not look beyond an action that was not the best one (Watkins 1989).
+    An episode that only ran out of time bootstraps from the values of its last state; one that truly ended does not.
+    The returns of Q-learning do not look beyond an action that was not the best one (Watkins 1989).
     """
     for i in range(rewards.shape[1]):
         following = 0.0

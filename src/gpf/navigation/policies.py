@@ -40,7 +40,7 @@ L = TypeVar("L", bound=Laned)
 
 
 def forked(first: L, lanes: NDArray[np.int64]) -> L:
-    """A policy in the midst of its episodes, once more: lane n goes on as lane `lanes[n]` of the first would."""
+    """A copy of a policy during its episodes: lane n continues as lane `lanes[n]` of the original."""
     twin = copy.copy(first)
     for name in first.PER_LANE:
         held = getattr(first, name)
@@ -50,7 +50,7 @@ def forked(first: L, lanes: NDArray[np.int64]) -> L:
 
 
 class Policy(Laned, Protocol):
-    """What an evaluation needs of a policy."""
+    """The interface of a policy to an evaluation."""
 
     def begin(self, seeds: Sequence[int], scenario: Scenario) -> None:
         """Forget everything and begin one episode per seed."""
@@ -110,7 +110,7 @@ class CastAndSurge:
     wind_smoothing: float = 0.0229
     """Weight of the newest wind in the smoothed one."""
     surge: float = 3.55
-    """How long to go on upwind after a whiff, steps."""
+    """How long to continue upwind after a whiff, steps."""
     lean: float = 15.3
     """How far to lean to the side of the stronger antenna while surging, deg."""
     first_sweep: float = 0.404

@@ -1,7 +1,7 @@
 """Policy gradient: PPO on the same networks, observations and lanes. The default navigator.
 
-The network's first outputs are the logits of the actions and its last one is the value, so that policy and value share
-one stack, and grow, prune and freeze together. Schulman et al. 2017; advantages by Schulman et al. 2016.
+The network's first outputs are the logits of the actions and its last one is the value: policy and value share one
+stack, and grow, prune and freeze together. Schulman et al. 2017; advantages by Schulman et al. 2016.
 
 A policy that does not see enough to tell how things stand gets a `Critic` in place of that last output.
 """
@@ -70,7 +70,7 @@ class Settings(LaneSettings):
     value_weight: float = number(0.05, 0.0)
     """Weight of the value's squared error."""
     critic: CriticName = "shared"
-    """What estimates the value: `shared`, one more output of the policy's network, or `privileged`, a separate network
+    """Estimator of the value: `shared`, one more output of the policy's network, or `privileged`, a separate network
     that also sees the memory features, which the policy does not see."""
 
     def make_model(self, width: int, depth: int) -> MLP:
@@ -125,7 +125,7 @@ class PolicyGradientLearner(LaneLearner[Settings]):
     def epoch(self, progress: float, others: Sequence[FlatNetwork] = ()) -> Episodes:
         """Collect a rollout and learn from it; `progress` is the share of the training that is over.
 
-        Others, where there are some, walk in half of the lanes, and are not learnt from.
+        Others, where there are some, walk in half of the lanes, and are not learned from.
         """
         rate = self.settings.learning_rate * (1.0 - progress)
         for optimizer in (self.optimizer, *([self.critic.optimizer] if self.critic else [])):
@@ -142,7 +142,7 @@ class PolicyGradientLearner(LaneLearner[Settings]):
         return {**super().state(), **(self.critic.state() if self.critic else {})}
 
     def restore(self, state: dict[str, NDArray[Any]]) -> None:
-        """Go on from a state."""
+        """Restore a state."""
         super().restore(state)
         if self.critic:
             self.critic.restore(state)
@@ -269,7 +269,7 @@ class Critic:
         return {f"critic_{name}": tensor.numpy() for name, tensor in flat.items()} | {"critic_steps": np.array(steps)}
 
     def restore(self, state: dict[str, NDArray[Any]]) -> None:
-        """Go on from a state."""
+        """Restore a state."""
         sizes = [parameter.numel() for parameter in self.model.parameters()]
         parts = {
             name: torch.from_numpy(state[f"critic_{name}"].copy()).split(sizes)
@@ -288,9 +288,9 @@ class Critic:
 def generalized_advantages(rewards, values, ends, discount, gae_lambda, out):
     """Write the generalized advantages; an episode that ran out of time is over, like one that found the source.
 
-    What judges states sees the clock, so that it can tell what is left (Pardo et al. 2018). If the value of the last
-    state stood for what would have followed, values of agents that have gone astray would rest on nothing but
-    themselves: in some seeds they rise far above what the source pays, and the agent learns to go astray.
+    The critic sees the clock, and thus the remaining time (Pardo et al. 2018). If the value of the last
+    state stood for what would have followed, values of lost agents would depend only on
+    themselves: in some seeds they rise far above what the source pays, and the agent learns to get lost.
     """
     for i in range(rewards.shape[1]):
         advantage = 0.0

@@ -30,7 +30,7 @@ def policy_loss(
         actions: Those taken, (n, 1).
         before: Their log-probabilities when they were taken, (n,).
         advantages: Of the actions, (n,); normalised here.
-        returns: What the value should have been, (n,).
+        returns: Targets of the value, (n,).
         clip: How far a probability may move, as a ratio.
         entropy: Weight of the entropy bonus.
         value_weight: Weight of the value's squared error.

@@ -39,7 +39,7 @@ def gru(inputs: Tensor, weight: Tensor, bias: Tensor, starts: Tensor, state: Ten
     """States after each step, (T, n, H), of torch's GRU.
 
     Args:
-        inputs: What the input says to the reset gate, the update gate and the candidate, (T, n, 3 H).
+        inputs: Input terms of the reset gate, the update gate and the candidate, (T, n, 3 H).
         weight: The map of the state to the same three, (3 H, H).
         bias: Its bias, (3 H,).
         starts: Bool (T, n).

@@ -2,7 +2,7 @@
 
 A rollout is a batch of sequences, one for each lane. Each begins in the state in which the network that acted left it
 (stored states), and gradients end there. That state is of older weights than those that learn from it; a burn-in runs
-the network over some steps before the rollout first, without a loss, so that its state is more its own. Where an
+the network over some steps before the rollout first, without a loss, which renews its state. Where an
 episode begins, memory is empty.
 """
 
@@ -40,7 +40,7 @@ class Settings(policy_gradient.Settings):
     RULES_BY_OBSERVATION: ClassVar[dict[str, dict[str, Any]]] = {}
 
     observation: RecurrentObservation = "onehot"  # type: ignore[assignment]  # others see features of memory
-    """What the network sees: the paper's 22 zeros and ones (`onehot`), or readings, wind and heading (`raw`)."""
+    """Network inputs: the paper's 22 zeros and ones (`onehot`), or readings, wind and heading (`raw`)."""
     cell: CellName = "mingru"
     """What remembers: `mingru`, a minimal GRU, of which gates see the input alone, or `gru`."""
     burn_in: int = number(0, 0)

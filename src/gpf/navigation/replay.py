@@ -24,11 +24,11 @@ class Episode:
     """Of the agent, shape (steps + 1, 2)."""
     source: tuple[float, float]
     observations: NDArray[np.float32]
-    """What it had before each action: two readings, wind speed and direction, heading; shape (steps, 5)."""
+    """Observations before each action: two readings, wind speed and direction, heading; shape (steps, 5)."""
     headings: NDArray[np.float64]
     """In which it went, shape (steps,)."""
     actions: NDArray[np.int64]
-    """What it did, shape (steps,)."""
+    """Actions, shape (steps,)."""
     outputs: NDArray[np.float32]
     """Of its network, shape (steps, outputs)."""
     whiffs: NDArray[np.bool_]
@@ -59,7 +59,7 @@ class Episode:
 
     @property
     def value(self) -> NDArray[np.float32] | None:
-        """What a policy that also judges its state made of it, shape (steps,); None for one that does not."""
+        """Values of the states, shape (steps,); None for a policy that does not estimate them."""
         return self.outputs[:, -1] if self.outputs.shape[1] > len(ACTIONS) else None
 
     @property
@@ -85,7 +85,7 @@ class Episode:
 
 @dataclass(frozen=True)
 class Habit:
-    """What a navigator does at a certain time since its last whiff."""
+    """Actions of a navigator at a certain time since its last whiff."""
 
     when: str
     share: float
@@ -139,7 +139,7 @@ def replay(policy: NetworkPolicy, scenario: Scenario, seeds: Sequence[int], cell
 
 
 def habits(episodes: Sequence[Episode]) -> list[Habit]:
-    """What a navigator does by the time since its last whiff; groups in which it never was are left out."""
+    """Actions of a navigator by the time since its last whiff; groups in which it never was are left out."""
     since = np.concatenate([episode.since_whiff for episode in episodes])
     angles = np.concatenate([episode.from_upwind for episode in episodes])
     actions = np.concatenate([episode.actions for episode in episodes])

@@ -27,7 +27,7 @@ from gpf.plume.tokens import ONEHOT_SIZE, STATES, onehot
 from gpf.plume.world import World, begin, cores, observe, step, terminal, thread_pool
 
 Reward = Literal["search", "paper", "reference"]
-"""What a learner is paid; see `gpf.plume.Scenario.rewarded`."""
+"""The reward of a learner; see `gpf.plume.Scenario.rewarded`."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,8 @@ class Rollouts:
 
     Attributes:
         inputs: float32 (T + 1, n, F), what the network saw; the last row is where the next rollout begins.
-        outputs: float32 (T + 1, n, K), what it made of it.
-        states: float32 (T + 2, n, S), what it remembered before each step, if anything; the last row but one is where
+        outputs: float32 (T + 1, n, K), its outputs.
+        states: float32 (T + 2, n, S), its memory before each step, if any; the last row but one is where
             the next rollout begins.
         actions: int64 (T, n). rewards: float32 (T, n).
         ends: bool (T, n), where an episode ended. bootstraps: bool (T, n), where it only ran out of time.
@@ -163,7 +163,7 @@ class Rollouts:
         }  # fmt: skip
 
     def restore(self, state: dict[str, NDArray[Any]]) -> None:
-        """Go on from a state."""
+        """Restore a state."""
         for name, array in self.state().items():
             if name != "begun":
                 array[...] = state[name]

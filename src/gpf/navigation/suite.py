@@ -68,7 +68,7 @@ class World:
         return min(wanted, len(fly_starts())) if self.flies else wanted
 
     def starts(self, episodes: int) -> NDArray[np.float64] | None:
-        """Where so many episodes begin; None where that is drawn. Fewer starts of the flies are spread over all."""
+        """Starts of this many episodes; None if they are drawn. Fewer starts of the flies are spread over all."""
         if not self.flies:
             return None
         every = fly_starts()
@@ -108,7 +108,7 @@ VARIED: dict[str, Any] = {
     "sensor_rise_time": [0.0, 2.0], "sensor_recovery_time": [0.0, 8.0],
 }  # fmt: skip
 """The world in which generalists are trained: wind, fluctuations, emission, filaments, starts, noise and response times
-of the sensors are drawn anew for each episode (domain randomisation)."""
+of the sensors are drawn for each episode (domain randomisation)."""
 
 
 def world_of(name: str) -> World:
@@ -136,17 +136,17 @@ def version() -> str:
 def held_out(
     policy: Policy, world: World, scenario: Scenario, seed: int, episodes: int, threads: int | None = None
 ) -> Evaluation:
-    """A policy in the suite's held-out episodes of a seed; so many, or all that the world has."""
+    """A policy in the suite's held-out episodes of a seed; this many, or all that the world has."""
     count = world.episodes(episodes)
     return evaluate(policy, scenario, count, SUITE + seed * BLOCK, threads=threads, starts=world.starts(count))
 
 
 NEEDS = ("vane", "second channel")
-"""What an agent may need that not every world has."""
+"""Features that an agent may need and some worlds lack."""
 
 
 def lacking(scenario: Scenario) -> dict[str, str]:
-    """What an agent may need and this world does not have, by name, each with the reason."""
+    """Features that an agent may need and this world lacks, by name, each with the reason."""
     found = {}
     there = resolved(scenario, recording_of(scenario))
     fastest = there.wind_speed + there.wind_speed_sigma + there.wind_noise_sigma

@@ -23,7 +23,7 @@ from gpf.plume.world import RAW
 
 SMELL = 2
 """The lowest level that noise alone hardly ever reaches: it crosses three standard deviations, where level 1 begins,
-several times in an episode. What takes note of single whiffs is better told of none below."""
+several times in an episode. A policy that counts single whiffs does better without those below."""
 
 
 class Reckoning:
@@ -61,7 +61,7 @@ class Reckoning:
         _reckon(self._readings, self._angles, self.headings, self.tokens, lanes, self.raw)
 
     def turn(self, lanes: NDArray[np.int64], actions: NDArray[np.int64]) -> None:
-        """Take note of actions that are taken."""
+        """Record actions."""
         self.headings[lanes] += self._turns[actions[lanes]]
 
 

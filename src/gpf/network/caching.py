@@ -12,14 +12,14 @@ from gpf.network.layer import Layer
 
 
 class Cached(Protocol):
-    """What a cache needs to know of a network."""
+    """The attributes of a network that a cache uses."""
 
     model: nn.Module
     layers: list[Layer]
 
 
 class FrozenCache:
-    """What enters the first layer that learns, by row of a data set; made by `GrowPruneFreeze.cache_frozen`.
+    """Inputs of the first layer that learns, by row of a data set; made by `GrowPruneFreeze.cache_frozen`.
 
     It is emptied by itself when the leading frozen layers, or weights of theirs or of what is frozen outside of the
     stack, change. Rows are computed as usual while nothing is frozen, while something before the stack learns, while

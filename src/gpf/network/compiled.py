@@ -104,7 +104,7 @@ def _hooks_of_modules(model: nn.Module) -> Iterator[Any]:
 
 
 def _functions(hooks: Iterator[Any]) -> Iterator[Any]:
-    """What hooks of ours call, and other hooks themselves."""
+    """The functions that our hooks call, and other hooks themselves."""
     for hook in hooks:
         if not isinstance(hook, Hook):
             yield hook

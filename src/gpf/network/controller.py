@@ -56,7 +56,7 @@ BlockFactory = Callable[[int], nn.Module]
 
 
 class Watcher(Protocol):
-    """Somebody who wants to see the network just before and just after each event; see `GrowPruneFreeze.watchers`."""
+    """A function that is called just before and just after each event; see `GrowPruneFreeze.watchers`."""
 
     def before(self, net: "GrowPruneFreeze") -> None:
         """Something is about to happen."""
@@ -76,7 +76,7 @@ def attach(
 ) -> "GrowPruneFreeze":
     """Let a model's stack of blocks grow, prune and freeze while an optimizer trains it.
 
-    Training code stays as it is: masks and statistics ride on hooks. Call `end_epoch` with a metric now and then.
+    Training code does not change: masks and statistics use hooks. Call `end_epoch` with a metric now and then.
 
     Args:
         model: Any module with a stack of like blocks, or DistributedDataParallel or torch.compile around one.
@@ -119,7 +119,7 @@ class GrowPruneFreeze:
         schedulers: The learning-rate schedulers that `load` has made.
         events: All events so far, oldest first.
         epoch: Number of epochs that have ended. It only counts up: undoing a growth does not turn it back.
-        extra: What was saved beside the network in the checkpoint that it was loaded from.
+        extra: User data of the checkpoint that it was loaded from.
         watchers: Called before and after each event, in order; they are not part of a checkpoint.
         followers: Copies of the model that change as it does; see `follow`.
         schedule: Optimizer steps, done and planned.
@@ -170,7 +170,7 @@ class GrowPruneFreeze:
 
     @property
     def optimizer(self) -> Optimizer:
-        """The optimizer, where there is one."""
+        """The optimizer, if there is exactly one."""
         if self.optimizers is None:
             return None  # type: ignore[return-value]
         if len(self.optimizers.members) > 1:
@@ -193,7 +193,7 @@ class GrowPruneFreeze:
         return tuple(i for i, layer in enumerate(self.layers) if layer.frozen)
 
     def shape(self) -> Shape:
-        """Depth, sizes and frozen layers of the stack as it is now."""
+        """Current depth, sizes and frozen layers of the stack."""
         weights = [weight for layer in self.layers for weight in layer.weights]
         following = [*self.layers[1:], None] if is_chain(self.model, self.stack) else [None] * self.depth
         return Shape(
@@ -206,7 +206,7 @@ class GrowPruneFreeze:
         )
 
     def count_parameters(self) -> int:
-        """Weights and biases of the whole model, beside the stack too, that are not pruned."""
+        """Weights and biases of the whole model, inside and outside the stack, that are not pruned."""
         pruned = sum(weight.count_pruned() for layer in self.layers for weight in layer.weights)
         return sum(parameter.numel() for parameter in self.model.parameters()) - pruned
 
@@ -258,7 +258,7 @@ class GrowPruneFreeze:
             if not rules.grow_undoable:
                 self.before_growth = None
         events: list[Event] = []
-        if any(left <= 0 for left in due):  # before a growth, so that the newest layers are spared
+        if any(left <= 0 for left in due):  # before a growth, which spares the newest layers
             events += self._prune(f"{rules.prune_patience} epochs after a growth")
         events += self._planned_pruning(progress)
         if new is not None and reason is not None:
@@ -287,7 +287,7 @@ class GrowPruneFreeze:
             )
 
     def _start_over(self, reason: str, new: list[nn.Module] | None) -> list[Event]:
-        """The world has changed: let everything learn, and add a layer if there is room; what was best is no more."""
+        """The world has changed: let everything learn, add a layer if there is room, and forget the best value."""
         self.plateau, self.before_growth = Plateau(), None
         events = [self.thaw(layer, reason) for layer in self.frozen]
         if new is not None:
@@ -318,15 +318,15 @@ class GrowPruneFreeze:
             layer.update_masks()
 
     def grow(self, reason: str = "asked for") -> Event:
-        """Grow now, whatever the rules say of the metric: by `grow_by` layers, and by one at least."""
+        """Grow now, without asking the rules: by `grow_by` layers, and at least by one."""
         self._check_changeable()
         return self._grow(next_blocks(self), reason)
 
     def prune(self, reason: str = "asked for", keep: float | None = None) -> Event:
         """Prune now, in every layer but the newest, what the rules allow.
 
-        With `keep`, weights (or units, by the rules' granularity) go in the order of their saliency, whatever the
-        belief in them, until this share of those layers' weights (or units) is left; frozen layers do not count.
+        With `keep`, weights (or units, by the rules' granularity) go in the order of their saliency, regardless of
+        belief, until this share of those layers' weights (or units) is left; frozen layers do not count.
         """
         self._check_changeable()
         if keep is not None and not (isinstance(keep, int | float) and 0.0 <= keep <= 1.0):
@@ -353,7 +353,7 @@ class GrowPruneFreeze:
         return self._log(Thawed, (layer,), reason, before)
 
     def cache_frozen(self, limit: int = 2**30) -> FrozenCache:
-        """A cache of what enters the first layer that learns, for a data set in memory, of at most so many bytes.
+        """A cache of what enters the first layer that learns, for a data set in memory, of at most this many bytes.
 
         While leading layers, and what precedes the stack, are frozen, `with cache.rows(indices): model(x)` runs them
         once for each row.
@@ -363,7 +363,7 @@ class GrowPruneFreeze:
     def undo(self, hold: int | None = None) -> Event:
         """Go back to the state just before the last growth: weights, optimizer and counters, bit for bit.
 
-        Learning rates and other settings stay what your schedule has made of them. The log is kept, and says so. No
+        Learning rates and other settings keep the values that your schedule gave them. The log is kept, and says so. No
         growth is tried again for `hold` epochs, by default as many as patience.
         """
         self._check_changeable()
@@ -397,7 +397,7 @@ class GrowPruneFreeze:
         self.followers.append(check_follower(self.model, copy))
 
     def remove_units(self, reason: str = "asked for") -> Event:
-        """Remove from the model, in place, every unit that pruning has cut off, so that it costs no time any more.
+        """Remove from the model, in place, every unit that pruning has cut off, so it costs no more time.
 
         What the model computes in evaluation stays the same. Parameters are replaced by smaller ones, in the optimizer
         too; wrappers have to be renewed. A growth from before cannot be undone any more.
@@ -424,7 +424,7 @@ class GrowPruneFreeze:
         extra: dict[str, Any] | None = None,
         scheduler: Any = None,
     ) -> None:
-        """Write a checkpoint from which training goes on as if it had never stopped; see `load`.
+        """Write a checkpoint from which training continues as if it had never stopped; see `load`.
 
         Without its optimizer it is smaller, and good for using the model. What else belongs to your training, tensors
         or plain data that JSON can hold, goes into `extra`, in the same unbroken step, and comes back as `net.extra`.
@@ -588,7 +588,7 @@ class GrowPruneFreeze:
         return self._log(Frozen, (layer,), reason, before)
 
     def _announced(self) -> Shape:
-        """The shape before an event, of which the watchers know now."""
+        """The shape before an event, after its watchers were called."""
         for watcher in self.watchers:
             watcher.before(self)
         return self.shape()
@@ -635,7 +635,7 @@ class GrowPruneFreeze:
 
 
 def _reason_to_undo(since: float | None, before: float | None) -> str:
-    """What the metric reached since the growth and before it, as far as it was measured."""
+    """The best metrics since the growth and before it, as far as it was measured."""
     if since is None:
         return f"{METRIC} was not measured since the growth"
     earlier = "not measured" if before is None else f"{before:.4g}"

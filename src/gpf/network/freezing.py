@@ -16,7 +16,7 @@ def still_share(
     Args:
         changes: For each weight tensor of the layer: its values before and after, and which of them are pruned (these
             cannot move, and do not count).
-        delta: The change below which a weight holds still.
+        delta: The change below which a weight counts as still.
         total: Sums counts over all processes, where each holds a part of the weights.
     """
     still = counted = 0

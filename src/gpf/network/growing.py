@@ -16,7 +16,7 @@ from gpf.network.optimizers import Optimizers, groups_like
 
 
 class Growing(Network, Protocol):
-    """What there is to know of a network that grows; `GrowPruneFreeze` is one."""
+    """The parts of a network that grows; `GrowPruneFreeze` has them."""
 
     make_block: Callable[[int], nn.Module]
     followers: list[nn.Module]
@@ -31,7 +31,7 @@ def has_room(net: Network) -> bool:
 
 
 def cost_ratio(net: Network) -> float:
-    """What a step costs, in units of what it would cost after a growth, both counted in parameters."""
+    """The cost of a step relative to one after a growth, both counted in parameters."""
     now = sum(parameter.numel() for parameter in net.model.parameters())
     return now / (now + _count_new(net) * net.layers[-1].size)
 

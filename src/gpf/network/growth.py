@@ -30,7 +30,7 @@ def plateaued(before: float | None, window: Sequence[float], patience: int, thre
 
 
 def slope(values: Sequence[float]) -> float:
-    """By how much values change from one to the next: that of the straight line of least squares through them."""
+    """By how much values change from one to the next: that of the regression line through them."""
     count = len(values)
     if count < 2:
         raise ValueError(f"values must be at least two, got {count}")
@@ -63,7 +63,7 @@ def count_due(shares: Sequence[float], passed: int, progress: float) -> int:
 
 
 def count_new(depth: int, by: int | str, max_depth: int | None, times: int = 1) -> int:
-    """How many layers so many growths add together."""
+    """How many layers this many growths add together."""
     deeper = depth
     for _ in range(times):
         deeper += deeper if by == "double" else int(by)
@@ -131,7 +131,7 @@ class Plateau:
     peak: float | None = None
     """The best mean of as many."""
     early: list[float] = field(default_factory=list)
-    """The first values since the last growth, of which the rule of slopes takes the slope."""
+    """The first values since the last growth, whose slope the rule of slopes uses."""
     late: list[float] = field(default_factory=list)
     """The latest values after those, as many."""
 

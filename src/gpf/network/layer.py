@@ -57,13 +57,13 @@ class Weight:
 
     @torch.no_grad()
     def mask_values(self) -> None:
-        """Set pruned entries to zero, whoever has written something there."""
+        """Set pruned entries to zero, in case something was written there."""
         if self.keep is not None:
             self.values.mul_(self.keep)
             self.accept_values()
 
     def accept_values(self) -> None:
-        """Take note that pruned entries are zero."""
+        """Record that pruned entries are zero."""
         self.seen = self.values.data_ptr(), self.parameter._version
 
     def is_revived(self) -> bool:
@@ -242,14 +242,14 @@ class Layer:
         self.masked = [weight for weight in self.weights if weight.keep is not None]
 
     def mask_values(self) -> None:
-        """Set pruned entries to zero, whoever has written something there."""
+        """Set pruned entries to zero, in case something was written there."""
         for weight in self.masked:
             weight.mask_values()
 
     def mask_written_values(self, look: bool) -> None:
         """Set pruned entries to zero in the weights that were written since the last time.
 
-        Autograd's counters tell of most writes. With `look`, writes through `data` are found, too: a few pruned entries
+        Autograd's counters reveal most writes. With `look`, writes through `data` are found, too: a few pruned entries
         are looked at, and small weights, and those on accelerators, are masked in any case.
         """
         for weight in self.masked:
@@ -257,7 +257,7 @@ class Layer:
                 weight.mask_values()
 
     def accept_values(self) -> None:
-        """Take note that a step has left pruned entries at zero; where it has not, set them to zero."""
+        """Record that a step has left pruned entries at zero; if it has not, set them to zero."""
         for weight in self.masked:
             if weight.is_revived():
                 weight.mask_values()
@@ -265,20 +265,20 @@ class Layer:
                 weight.accept_values()
 
     def forget_gradients(self) -> None:
-        """Begin to gather squared gradients anew."""
+        """Restart the sum of squared gradients."""
         self.gradients = 0
         for weight in self.weights:
             if weight.squares is not None:
                 weight.squares.zero_()
 
     def forget_dense_gradients(self) -> None:
-        """Begin to gather gradients of pruned weights anew."""
+        """Restart the sum of gradients of pruned weights."""
         for weight in self.weights:
             if weight.dense is not None:
                 weight.dense.zero_()
 
     def forget_activations(self) -> None:
-        """Begin to gather activations anew."""
+        """Restart the sum of activations."""
         if self.activation is not None and self.activation_count is not None:
             self.activation.zero_()
             self.activation_count.zero_()
@@ -295,7 +295,7 @@ class Layer:
             return
         out = output[0] if isinstance(output, tuple) else output
         if not isinstance(out, Tensor) or not out.requires_grad:
-            return  # it is not learning: it acts, or is looked at
+            return  # it is not learning: it acts, or is inspected
         # Convolutions put units second, (batch, channels, ...); everything else puts them last.
         unit = 1 if self.weights[-1].parameter.dim() > 2 else out.dim() - 1
         if out.shape[unit] == len(self.activation):

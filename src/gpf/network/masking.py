@@ -1,9 +1,9 @@
-"""Keeps pruned weights at zero, whatever the training code does.
+"""Keeps pruned weights at zero in spite of anything that training code does.
 
 Gradients are masked as soon as they are accumulated and again before every step, and values before every forward pass
 in evaluation, all of it unconditionally. In training, values of small weights are masked before every forward pass and
-after every step; those of larger ones if they were written since: autograd's counters tell, and a few pruned entries
-tell of writes through `data`, and, after a step, of momentum that somebody has put there. The state of the optimizer is
+after every step; those of larger ones if they were written since: autograd's counters reveal it, and a few pruned
+entries reveal writes through `data` and, after a step, injected momentum. The state of the optimizer is
 cleared where it is loaded, and after every step of an optimizer that moves weights without a gradient.
 """
 
@@ -115,5 +115,5 @@ class Masking:
 
 
 def replaced(layer: int, weight: Weight) -> str:
-    """What to say of a weight that is not in the model any more, as after `load_state_dict(assign=True)`."""
+    """The message for a weight that is no longer in the model, as after `load_state_dict(assign=True)`."""
     return f"{weight.name} of layer {layer} was replaced by another tensor; attach gpf again"

@@ -24,7 +24,7 @@ class MLP(nn.Module):
         self.head: nn.Linear = nn.Linear(width, outputs)
 
     def make_block(self, depth: int) -> nn.Module:
-        """A further hidden layer, the `depth`-th counted from 0, as wide as what the head takes now."""
+        """Another hidden layer, the `depth`-th counted from 0, as wide as the current input of the head."""
         return hidden_layer(self.head.in_features, self.head.in_features)
 
     def forward(self, x: Tensor) -> Tensor:  # (..., inputs) -> (..., outputs)

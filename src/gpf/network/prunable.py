@@ -17,7 +17,7 @@ positions, class tokens, scales of layers, time constants."""
 def named_weights(block: nn.Module, chosen: Prunable | None = None) -> Iterator[tuple[str, nn.Parameter, nn.Module]]:
     """The parameters of a block that can be pruned, with their names and the modules that hold them.
 
-    What the user has frozen is not ours to prune, and neither is a parameter from which the effective weight is
+    Parameters that the user has frozen are not pruned, nor is a parameter from which the effective weight is
     computed (`weight_norm`, `spectral_norm`, any parametrization): its zeros are not those of the weight.
 
     Args:

@@ -17,7 +17,7 @@ _MAGNITUDE = 2**31 - 1  # all bits of a float32 but its sign
 
 
 def saliency(weight: Tensor, kind: Saliency, mean_square_gradient: Tensor | None = None) -> Tensor:
-    """What the loss is thought to rise by if each weight is set to zero.
+    """The estimated rise of the loss if each weight is set to zero.
 
     `magnitude` is abs(w). `obd` is w^2 h / 2 with the Hessian's diagonal h taken as E[g^2] (LeCun et al. 1989).
     """
@@ -31,7 +31,7 @@ def saliency(weight: Tensor, kind: Saliency, mean_square_gradient: Tensor | None
 def prunable(belief: Tensor, cost: Tensor, belief_threshold: float, saliency_threshold: float) -> Tensor:
     """A mask of the weights whose belief and saliency both lie below their thresholds.
 
-    A belief that equals its threshold but for rounding does not lie below it.
+    A belief that equals its threshold, up to rounding, does not lie below it.
     """
     return (belief < belief_threshold * (1.0 - _ROUNDING)) & (cost < saliency_threshold)
 
@@ -46,7 +46,7 @@ def scheduled_keep(progress: float, begin: float, end: float, final: float) -> f
 
 
 def is_due(keep: float, kept: float, final: float, steps: int) -> bool:
-    """Whether so much is to go since the last pruning that it is worth one: a step's share of it all, or the rest.
+    """Whether enough is due since the last pruning to make one worthwhile: a step's share of it all, or the rest.
 
     >>> [is_due(keep, kept=1.0, final=0.5, steps=5) for keep in (1.0, 0.95, 0.9)]
     [False, False, True]
@@ -82,7 +82,7 @@ def returning(gradients: Sequence[Tensor], pruned: Sequence[Tensor], count: int)
 
 
 def round_survivors(dead: Tensor, gone: Tensor, costs: Tensor, multiple: int) -> Tensor:
-    """A mask of the dead of which the number of survivors is the nearest multiple, and at least one multiple.
+    """A mask of the dead such that the number of survivors is the nearest multiple, and at least one multiple.
 
     Units that are gone stay so: where too few are left for a multiple, the next lower one counts, or else all that are
     left. Half a multiple is rounded up.
@@ -106,7 +106,7 @@ def round_survivors(dead: Tensor, gone: Tensor, costs: Tensor, multiple: int) ->
 
 
 def cheapest(costs: Sequence[Tensor], count: int, gone: Sequence[Tensor | None] | None = None) -> list[Tensor]:
-    """Masks of the `count` entries of least absolute value, over all tensors together; of equals, the first.
+    """Masks of the `count` entries of smallest absolute value, over all tensors together; of equals, the first.
 
     Takes linear time and little memory: a histogram of the values, read as whole numbers of the same order, and then a
     look into one bin.

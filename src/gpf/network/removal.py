@@ -35,7 +35,7 @@ def remove_units(
     Args:
         model: The model.
         stack: Path to its stack.
-        layers: What is kept of each layer.
+        layers: The state of each layer.
         optimizers: Those that train it.
         stored: The optimizer state of frozen layers.
         followers: Copies of the model, from which the same units go.

@@ -34,13 +34,13 @@ class Rules:
     grow_threshold: float = 1e-3
     """Improvement of the metric that counts as one (omega_v), in the metric's unit. Default 0.001."""
     grow_at: tuple[float, ...] = ()
-    """Shares of the planned steps, such as (0.1, 0.3), after which the network grows, whatever the metric; `attach`
-    must know the number of planned `steps`. With `grow_patience=None` it grows at no other time."""
+    """Shares of the planned steps, such as (0.1, 0.3), after which the network grows regardless of the metric; `attach`
+    needs the number of planned `steps`. With `grow_patience=None` it grows at no other time."""
     grow_slope: int | None = None
     """Epochs over which slopes of the metric are compared: a network grows when it learns more slowly, for the compute
     that it takes, than a deeper one would; see `growth.slowed`. None for no such rule."""
     start_depth: int | None = None
-    """Layers to which the stack is cut when gpf is attached, so that it grows back; None leaves it as it is built."""
+    """Layers to which the stack is cut when gpf is attached, to grow back; None leaves it as built."""
     grow_by: int | Literal["double"] = 1
     """Layers that a growth adds, or `double` for as many as there are; at most up to `max_depth`. Default 1."""
     grow_place: Place = "end"
@@ -75,8 +75,8 @@ class Rules:
     """Epochs between a growth and the pruning of the layers before it (rho_p); 0 prunes in the same epoch, None never.
     Default 5 epochs."""
     prune_to: float | None = None
-    """Share of the weights, or units, that is left in the end: the smallest go, a few at a time, whatever the belief
-    in them, fast at first and slowly later (Zhu & Gupta 2017). It goes by the planned `steps`, as `grow_at` does; None
+    """Share of the weights, or units, that is left at the end: the smallest go, a few at a time, regardless of belief,
+    fast at first and slowly later (Zhu & Gupta 2017). It goes by the planned `steps`, as `grow_at` does; None
     for no such plan."""
     prune_from: float = 0.3
     """Share of the planned steps after which that begins. Default 0.3."""
@@ -89,26 +89,26 @@ class Rules:
     come back, at zero, where the gradient is largest (RigL, Evci et al. 2020). It falls to 0 by a cosine until
     `prune_until`. For `granularity="weight"`. Default 0: pruned weights never come back."""
     granularity: Granularity = "weight"
-    """What is pruned: single weights, or whole units (hidden units, channels, attention heads) by the means of belief
+    """Unit of pruning: single weights, or whole units (hidden units, channels, attention heads) by the means of belief
     and saliency over their weights. `compact` can remove every pruned unit."""
     remove_units: bool = False
-    """Whether pruned units are removed from the model at once, so that they cost no time; for `granularity="unit"`."""
+    """Whether pruned units are removed from the model at once, to save time; for `granularity="unit"`."""
     unit_multiple: int = 1
     """Planned pruning leaves a multiple of this many units in each group, the nearest one and at least one multiple.
     Processors work on 8 or 16 numbers at a time, so 17 channels can take as long as 32. Default 1."""
     belief_threshold: float = 0.3
     """Belief below which a weight may be pruned (omega_p). Default 0.3."""
     saliency: Saliency = "magnitude"
-    """What a weight's removal is thought to cost: `magnitude`, abs(w), or `obd`, w^2 E[g^2] / 2 (LeCun et al. 1989)."""
+    """Estimated cost of removing a weight: `magnitude`, abs(w), or `obd`, w^2 E[g^2] / 2 (LeCun et al. 1989)."""
     saliency_threshold: float = 0.02
     """Saliency below which a weight may be pruned (d_i), in the unit of the saliency. Default 0.02."""
 
     freeze_patience: int | None = 20
-    """Epochs for which a layer must hold still to be frozen (rho_f); None never freezes. Default 20 epochs."""
+    """Epochs for which a layer must be still to be frozen (rho_f); None never freezes. Default 20 epochs."""
     freeze_delta: float = 0.01
-    """Change of a weight over an epoch below which it holds still (omega_f). Default 0.01."""
+    """Change of a weight over an epoch below which it is still (omega_f). Default 0.01."""
     freeze_fraction: float = 0.9
-    """Share of a layer's weights that must hold still. Default 0.9."""
+    """Share of a layer's weights that must be still. Default 0.9."""
 
     drop: float | None = None
     """Share of its best below which the metric says that the world has changed (of a loss: its best is below this share
@@ -213,7 +213,7 @@ class Rules:
         """Rules for fewer parameters and lower latency at the same quality, for a model of fixed depth.
 
         Between 10 % and 50 % of the planned steps the smallest units, or weights, go until 40 % are left. Units are
-        removed from the model at once, so that the rest of the training is faster, too.
+        removed from the model at once, which makes the rest of the training faster, too.
         """
         values: dict[str, Any] = {
             "grow_patience": None,
@@ -229,7 +229,7 @@ class Rules:
 
     @classmethod
     def plume(cls, **changes: Any) -> "Rules":
-        """The paper's values for the plume task, of which an epoch is an episode and the metric a success rate."""
+        """The paper's values for the plume task: an epoch is an episode, the metric a success rate."""
         values: dict[str, Any] = {
             "warmup": 0,
             "grow_patience": 1000,
@@ -248,7 +248,7 @@ class Rules:
 
     @classmethod
     def classifier(cls, **changes: Any) -> "Rules":
-        """The paper's values for the image classifier, of which an epoch is a pass over the data, 30 in all."""
+        """The paper's values for the image classifier: an epoch is a pass over the data, 30 in all."""
         values: dict[str, Any] = {
             "warmup": 7,
             "grow_patience": 5,
@@ -268,7 +268,7 @@ class Rules:
 
     @classmethod
     def continual(cls, **changes: Any) -> "Rules":
-        """For streams that never end, in which the metric is a rate of success: what was learnt may become useless.
+        """For streams that never end, in which the metric is a rate of success: what was learned may become useless.
 
         Beliefs fall as well as rise, a drop thaws and grows, and depth is bounded, so that cost is.
         """

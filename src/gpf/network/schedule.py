@@ -10,7 +10,7 @@ class Schedule:
     """Optimizer steps, done and planned."""
 
     steps: int | None = None
-    """Planned steps; None where nobody has said."""
+    """Planned steps; None if unknown."""
     step: int = 0
     """Steps done."""
     passed: int = 0
@@ -23,7 +23,7 @@ class Schedule:
             raise ValueError(f"steps must be a whole number of at least 1, got {self.steps!r}")
 
     def progress(self, given: float | None) -> float:
-        """The share of the training that is done: as given, or by the steps; 0 where nobody can tell."""
+        """The share of the training that is done: as given, or by the steps; 0 if unknown."""
         if given is None:
             return 0.0 if self.steps is None else self.step / self.steps
         if not isinstance(given, int | float) or not 0.0 <= given <= 1.0:
@@ -32,7 +32,7 @@ class Schedule:
 
 
 def check_planned(rules: Rules, steps: int | None) -> None:
-    """Refuse rules that go by the planned steps where nobody knows these, and numbers of steps that cannot be."""
+    """Refuse rules that need the planned steps if these are unknown, and impossible numbers of steps."""
     Schedule(steps)
     if rules.planned and steps is None:
         raise ValueError("steps must be given, because the rules go by them (grow_at, prune_to)")

@@ -16,7 +16,7 @@ from gpf.network.rules import Rules, Saliency
 from gpf.network.wrappers import share_gradients
 
 LEAST_OF_A_LAYER = 0.5
-"""Share of the planned share of units that every layer keeps, so that no layer becomes a bottleneck."""
+"""Share of the planned share of units that every layer keeps, to avoid bottlenecks."""
 
 
 @dataclass(frozen=True)
@@ -40,10 +40,10 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Selection:
-    """What goes."""
+    """The entries to prune."""
 
     masks: list[tuple[int, Weight, Tensor]]
-    """Layer, weight, and which of its entries are to be pruned, those that are gone already included."""
+    """Layer, weight, and which of its entries to prune, including those that are already pruned."""
     chosen: int
     """Number of weights, or units, that go and were there."""
     total: int
@@ -80,13 +80,13 @@ def select(
     keep: float | None,
     removed: Sequence[int] | None = None,
 ) -> Selection:
-    """What the rules allow to be pruned or, with `keep`, what is to go so that this share is left.
+    """The entries that the rules allow to prune or, with `keep`, those whose pruning leaves this share.
 
     Args:
         candidates: The weights that may lose entries.
         units: Where whole units can go; looked at if the rules' granularity is the unit.
         rules: The rules.
-        keep: The share of the weights, or of the units, that is to be left.
+        keep: The share of the weights, or of the units, to keep.
         removed: How many weights, or units, each layer has lost for good; they count as gone.
     """
     if rules.granularity == "unit":
@@ -112,7 +112,7 @@ def regrowing(
 
     Args:
         layers: The layers that learn.
-        keep: The share of their weights that is to be left.
+        keep: The share of their weights to keep.
         share: The share of those that may come back.
         distributed: Whether gradients were gathered by several processes.
     """
@@ -167,7 +167,7 @@ def _select_units(
 
 
 def _scale(group: Units, by_name: Mapping[tuple[int, str], Candidate]) -> float:
-    """What makes mean saliencies of units of different sizes comparable.
+    """The factor that makes mean saliencies of units of different sizes comparable.
 
     Weights of a layer with few inputs are large from the start. Magnitudes become like norms, and the rises of the loss
     that OBD estimates are added up.
@@ -182,7 +182,7 @@ def _lost(candidates: Sequence[Candidate], removed: Sequence[int] | None) -> int
 
 
 def _whole_counts(groups: Sequence[Units], removed: Sequence[int] | None) -> list[float]:
-    """The units that each group had at first; what a layer has lost is shared out over its groups."""
+    """The units that each group had at first; a layer's losses are divided among its groups."""
     by_layer: dict[int, int] = {}
     for group in groups:
         by_layer[group.layer] = by_layer.get(group.layer, 0) + group.count
@@ -191,7 +191,7 @@ def _whole_counts(groups: Sequence[Units], removed: Sequence[int] | None) -> lis
 
 
 def _with_some_spared(cost: Tensor, spared: float) -> Tensor:
-    """The costs of units, of which some of the highest, and at least one, are beyond all others: they have to stay."""
+    """The costs of units; some of the highest, and at least one, exceed all others: they have to stay."""
     cost = cost.clone()
     cost[cost.topk(min(len(cost), max(1, math.ceil(spared)))).indices] = torch.inf
     return cost
@@ -204,7 +204,7 @@ def _below(belief: Tensor, cost: Tensor, rules: Rules) -> Tensor:
 def _all_but(
     keep: float, costs: Sequence[Tensor], gone: Sequence[Tensor | None], wholes: Sequence[Tensor], lost: int
 ) -> list[Tensor]:
-    """Masks of what goes so that this share is left, of which so many were removed earlier.
+    """Masks of the entries whose pruning leaves this share; this many were removed earlier.
 
     `wholes` are the tensors of which costs may be shards.
     """

@@ -1,6 +1,6 @@
 """Models whose parameters are sharded by `torch.distributed.fsdp.fully_shard` (FSDP2).
 
-What was found with torch 2.13, and what the functions here rely on:
+Findings with torch 2.13, which the functions here rely on:
 
 - A parameter is a DTensor that holds one shard of its rows. `to_local()` is a view of it, so a mask can be applied to
   values, gradient and moments in place, without communication. Beliefs and masks are therefore plain tensors of the
@@ -9,7 +9,7 @@ What was found with torch 2.13, and what the functions here rely on:
   `settle` puts the sharded ones back.
 - Gradients are there, reduced and sharded, when `backward` returns. Hooks after accumulation run too. A mask on values
   must come before the root's forward hook gathers them: in a hook of the model with `prepend=True`, or after the step.
-- Freezing by `requires_grad_(False)` on the sharded parameters works at once, and so does thawing. The dtype of the
+- Freezing by `requires_grad_(False)` on the sharded parameters works at once, like thawing. The dtype of the
   reduced gradients is decided when the root initialises itself, so thawing asks for that again.
 - The root lists its units at the first forward. A new unit that it does not list would act as a second root. Nothing
   public adds one: `renew_root` empties the list and lets torch write it again.
@@ -37,7 +37,7 @@ _SETTINGS = (
     "unshard_async_op",
     "unshard_in_backward",
 )
-"""What the setters of a sharded module write into its group of parameters, and a new block takes over."""
+"""The settings that the setters of a sharded module write into its group of parameters, and a new block takes over."""
 
 
 class Kept(NamedTuple):
@@ -204,7 +204,7 @@ def _in_place(values: Tensor, along: int, like: Any) -> Tensor:
 def cheapest_of_all(
     costs: Sequence[Tensor], gone: Sequence[Tensor | None], likes: Sequence[Tensor], count: int
 ) -> list[Tensor]:
-    """Masks of the `count` entries of least absolute value, over all shards of all tensors; of equals, the first.
+    """Masks of the `count` entries of smallest absolute value, over all shards of all tensors; of equals, the first.
 
     No process sees more than its shards: the highest of those costs is found by bisection, in 64 sums over processes.
     All processes must ask for it.
@@ -317,7 +317,7 @@ def _groups(state: Any) -> list[Any]:
 
 
 def _reshard_after_forward(state: Any, group: Any) -> bool | int | None:
-    """What `fully_shard` was called with."""
+    """The arguments of `fully_shard`."""
     if getattr(state, "_auto_reshard_after_forward", False):
         return None
     after = group.post_forward_mesh_info
@@ -337,6 +337,6 @@ def renew_root(model: nn.Module) -> None:
 
 
 def _contexts(model: nn.Module) -> Iterator[Any]:
-    """What units that run under the same root share, for each root that has initialised itself."""
+    """The state that units under the same root share, for each root that has initialised itself."""
     contexts = {id(unit._get_fsdp_state()._state_ctx): unit._get_fsdp_state()._state_ctx for unit in units(model)}
     return (context for context in contexts.values() if context.all_states)

@@ -1,6 +1,6 @@
 """The only functions that change a module or an optimizer in place; `state.restore` uses them, too.
 
-Each checks what it is about to do before it does it, so that an error leaves everything as it was.
+Each checks its change before it applies it; an error leaves everything unchanged.
 """
 
 from collections.abc import Mapping
@@ -46,7 +46,7 @@ def append_block(model: nn.Module, path: str, block: nn.Module) -> None:
 
 
 def block_path(model: nn.Module, path: str, place: int) -> str:
-    """The path of a block of the stack, with a dot at its end: what its parameters' names begin with."""
+    """The path of a block of the stack, with a dot at its end: the prefix of its parameters' names."""
     name = list(find_stack(model, path)._modules)[place]
     return f"{path}.{name}." if path else f"{name}."
 
@@ -60,7 +60,7 @@ def remove_last_block(model: nn.Module, path: str) -> None:
 
 
 def shorten(model: nn.Module, path: str, depth: int, optimizers: Optimizers) -> None:
-    """Take the last blocks out of a stack and of its optimizers until so many are left."""
+    """Take the last blocks out of a stack and of its optimizers until this many are left."""
     before = list(model.parameters())
     while len(find_stack(model, path)) > depth:
         remove_last_block(model, path)

@@ -30,7 +30,7 @@ def is_distributed(model: nn.Module) -> bool:
 
 
 def renew(model: nn.Module) -> Any:
-    """The same wrappers anew around a model whose structure has changed.
+    """The same wrappers around a model whose structure has changed.
 
     DistributedDataParallel collects its parameters once and would neither see new ones nor miss frozen ones;
     torch.compile would run what it compiled before. Call it after every event that is `structural`. Communication hooks
@@ -81,7 +81,7 @@ def share_gradients(layer: Layer) -> None:
 
 
 def collect_activation(layer: Layer) -> None:
-    """Let the first process alone have all activations of a layer, so that a checkpoint has them; their sum stays."""
+    """Gather all activations of a layer in the first process, for its checkpoint; their sum stays."""
     share_activation(layer)
     if torch.distributed.get_rank() != 0:
         layer.forget_activations()

@@ -16,7 +16,7 @@ from gpf.plume.wind import fluctuation_at, mean_wind
 
 @device
 def sense(world: Arrays, i: int) -> None:
-    """Read both antennae: what their sensors make of the concentrations where they are."""
+    """Read both antennae: their sensors' responses to the concentrations at their places."""
     p, lane, stream = world.rows[i], world.lanes[i], world.streams[i]
     left_x, left_y, right_x, right_y = tips(p, lane)
     left, right = smell(world, i, left_x, left_y, right_x, right_y)

@@ -24,12 +24,12 @@ LANE = np.dtype(
     ],
     align=True,
 )
-"""The state of a lane, but for its filaments, its wind's grid and its random stream. Positions in m, angles in rad;
+"""The state of a lane, except its filaments, its wind's grid and its random stream. Positions in m, angles in rad;
 `step` counts the agent's steps and `tick` the physical ones; `frame` is where a recording started."""
 
 
 class Arrays(NamedTuple):
-    """The arrays of a world, as one argument of its kernels. The first axis is the lane's, but for `scratch`."""
+    """The arrays of a world, as one argument of its kernels. The first axis is the lane's, except for `scratch`."""
 
     rows: NDArray[np.void]
     """Scenarios, see `gpf.plume.row`."""

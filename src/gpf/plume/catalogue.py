@@ -25,7 +25,7 @@ def draws(scenario: Scenario) -> tuple[Scenario, ...]:
     """The scenarios from which episodes draw: the scenario itself, or a Latin hypercube sample of its ranges.
 
     Of each range every one of `DRAWS` equal parts is drawn from once, in an order of its own. The sample is always the
-    same, so that a seed says which scenario an episode has.
+    same: a seed determines the scenario of an episode.
     """
     if not scenario.ranges:
         return (scenario,)
@@ -46,7 +46,7 @@ def draws(scenario: Scenario) -> tuple[Scenario, ...]:
 
 @dataclasses.dataclass(frozen=True)
 class Room:
-    """What a lane must hold: filaments, their rows, and nodes of the wind's grid along a side."""
+    """The sizes of a lane: filaments, their rows, and nodes of the wind's grid along a side."""
 
     capacity: int
     filament_rows: int

@@ -157,7 +157,7 @@ def duration_statistics(
         lengths: Of the runs, in samples.
         time_step: Duration of a sample, s.
         low: Lower cut-off of the power law, s. Default: as `cut_offs` estimates it.
-        high: Upper cut-off, s. Default: likewise.
+        high: Upper cut-off, s. Default: the same.
     """
     count = len(lengths)
     mean = float(lengths.mean()) if count else math.nan

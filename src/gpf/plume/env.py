@@ -91,7 +91,7 @@ class PlumeEnv(gymnasium.Env[NDArray[Any], np.int64]):
         """Begin an episode. With a seed, it and all that follow without one are determined by it.
 
         Args:
-            seed: A whole number of at least 0; None to go on with the random stream that there is.
+            seed: A whole number of at least 0; None to continue the current random stream.
             options: Any of `position` ([x, y], m), `source` ([x, y], m) and `heading` (rad, counter-clockwise from +x).
         """
         starts = starts_of(checked_options(options, tuple(PLACES)), self.world)
@@ -137,7 +137,7 @@ class PlumeEnv(gymnasium.Env[NDArray[Any], np.int64]):
         return draw(self.world, 0, self._path)
 
     def close(self) -> None:
-        """Close the window, if there is one."""
+        """Close the window, if it is open."""
         if self._window is not None:
             self._window.close()
             self._window = None

@@ -170,8 +170,8 @@ def with_ranges(values: dict[str, Any], before: tuple[Range, ...], kinds: Mappin
     """Changes of fields, in which two numbers in place of one become a range about their middle.
 
     Args:
-        values: What to change.
-        before: The ranges that there are; one of a field that is set to a number goes.
+        values: Changes.
+        before: Existing ranges; one of a field that is set to a number goes.
         kinds: The types of all fields.
     """
     given = {one[0]: one for one in checked_ranges(values["ranges"], kinds)} if "ranges" in values else None
@@ -186,7 +186,7 @@ def with_ranges(values: dict[str, Any], before: tuple[Range, ...], kinds: Mappin
 
 
 def unknown(what: str, name: Any, known: list[str]) -> str:
-    """An error about a name that nobody knows: what was probably meant, and what is accepted, if that is not long."""
+    """An error about an unknown name: the likely name, and the accepted ones if they are few."""
     close = difflib.get_close_matches(str(name), known, n=1)
     some = ", ".join(known[:12]) + (f" and {len(known) - 12} more" if len(known) > 12 else "")
     hint = f"did you mean {close[0]!r}?" if close else f"accepted: {some}"

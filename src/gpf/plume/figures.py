@@ -28,7 +28,7 @@ def plume_figure(survey: Survey, seed: int, title: str) -> Figure:
     """A snapshot, a time series, whiffs, blanks, concentrations, profiles and correlations of a plume.
 
     Args:
-        survey: What was measured.
+        survey: The measurements.
         seed: Of the world that the snapshot shows.
         title: Of the figure.
     """

@@ -6,7 +6,7 @@ solution for any obstacles, also for walls that touch the edges, and without obs
 pocket without a way to the edges is still. The equation is linear: the flow of any wind is a combination of those of
 the two basis winds, one of 1 m/s along +x and one of 1 m/s along +y.
 
-What potential flow has not: wakes, eddies and friction at walls. Air does not recirculate behind an obstacle, and it
+Potential flow lacks wakes, eddies and friction at walls. Air does not recirculate behind an obstacle, and it
 accelerates in narrow openings and at corners, the more the smaller the cells are.
 """
 
@@ -63,7 +63,7 @@ def _open_faces(free: NDArray[np.bool_]) -> Floats:
 
 
 def _weights(open_faces: Floats) -> Floats:
-    """Open faces; those on an edge count twice, for it is only half a cell away from the centre of its cell."""
+    """Open faces; those on an edge count twice, because it is half a cell away from the centre of its cell."""
     weights = open_faces.copy()
     weights[:, [0, -1]] *= 2.0
     return weights

@@ -32,7 +32,7 @@ def whole_number(name: str, value: Any, low: int, high: int | None = None) -> in
 
 
 def unknown(what: str, name: Any, known: Iterable[str]) -> str:
-    """An error about a name that nobody knows, with the one that was probably meant."""
+    """An error about an unknown name, with the likely one."""
     accepted = list(known)
     close = difflib.get_close_matches(str(name), accepted, n=1)
     hint = f"did you mean {close[0]!r}?" if close else f"accepted: {', '.join(accepted)}"

@@ -26,8 +26,8 @@ class Record(Protocol):
 def kernel(function: Callable[..., Any]) -> Any:
     """Compile a function that Python calls: without the interpreter lock, and cached on disk for later processes.
 
-    Numba's cache looks only at the file of the function itself. Ours call functions of other files, so the cache is
-    told to compare a digest of all sources of the plume world and of the function's own package, with its subpackages,
+    Numba's cache looks only at the file of the function itself. Ours call functions of other files, so the cache
+    compares a digest of all sources of the plume world and of the function's own package, with its subpackages,
     instead. Where nothing can be cached (no folder is writable), every process compiles.
     """
     return _compiled(function, nogil=True)
@@ -62,7 +62,7 @@ def copy(source: NDArray[Any], target: NDArray[Any]) -> None:
 
 @intrinsic
 def fma(typing_context: Any, a: types.Type, b: types.Type, c: types.Type) -> tuple[Signature, Callable[..., Any]]:
-    """A * b + c with one rounding, in one instruction. Asked for by name, so that it never depends on the compiler."""
+    """A * b + c with one rounding, in one instruction. Requested by name, so it never depends on the compiler."""
 
     def codegen(context: Any, builder: Any, signature: Signature, arguments: Sequence[Any]) -> Any:
         return builder.fma(*arguments)

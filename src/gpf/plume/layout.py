@@ -99,7 +99,7 @@ def solid_cells(
 ) -> NDArray[np.bool_]:
     """Which cells are solid, shape (ny, nx), row 0 at the bottom.
 
-    The edges of a rectangle move to the nearest faces between cells, so that rectangles that touch leave no gap. A
+    The edges of a rectangle move to the nearest faces between cells; touching rectangles leave no gap. A
     rectangle that is thinner than a cell fills the cell in which its middle lies: no wall vanishes.
     """
     ny, nx = grid_shape(width, height, cell, occupancy)

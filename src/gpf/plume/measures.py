@@ -97,7 +97,7 @@ def tail_scale(concentrations: NDArray[np.float64], start: float | None = None) 
 
 
 def gaussian_fit(offsets: ArrayLike, values: ArrayLike) -> tuple[float, float, float]:
-    """Height, centre and standard deviation of the Gaussian with least squared deviation from a profile.
+    """Height, centre and standard deviation of the least-squares Gaussian of a profile.
 
     NaN for a profile that is zero everywhere.
     """

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from gpf.plume.kernels import Record, device, kernel
 
 WHIFF = 4e-3
-"""Lowest reading above which memory takes note of a whiff: four standard deviations of the presets' noise."""
+"""Lowest reading that memory counts as a whiff: four standard deviations of the presets' noise."""
 NOISE_MARGIN = 4.0
 """Standard deviations of a louder noise that a whiff must exceed. Three, where the tokens draw their first line, are
 crossed by noise alone several times in an episode; two, every 20 steps, and each time memory forgets where and when the
@@ -46,7 +46,7 @@ MEMORY = np.dtype(
     [(name, np.float64) for name in ("whiff", "x", "y", "wind_x", "wind_y", "since", "side", "met", "left", "right")]
     + [("age", np.int64)]
 )
-"""What is remembered in a lane: the reading above which there is a whiff, the place by dead reckoning from the last
+"""Memory of a lane: the reading above which there is a whiff, the place by dead reckoning from the last
 whiff (or the start), the smoothed direction that the wind comes from, steps since the last whiff, the side from which
 whiffs come, whether there was one, how far to the left and to the right of it the agent has been, across the wind, in
 metres, and steps since the start. A negative age marks an empty memory; only the threshold is set."""
@@ -60,7 +60,7 @@ def whiff_threshold(noise: float | NDArray[np.float64]) -> Any:
 def blank_memories(count: int, noise: float | NDArray[np.float64]) -> NDArray[Any]:
     """Memories of lanes before their first step, for sensors whose noise has this standard deviation.
 
-    A robot is calibrated once: a noise that changes later, as in a stream of regimes, leaves the threshold as it is.
+    A robot is calibrated once: a noise that changes later, as in a stream of regimes, leaves the threshold unchanged.
     """
     memories = np.zeros(count, MEMORY)
     memories["whiff"] = whiff_threshold(noise)
@@ -70,7 +70,7 @@ def blank_memories(count: int, noise: float | NDArray[np.float64]) -> NDArray[An
 
 @device
 def remember(m: Record, stride: float, max_steps: float, raw: NDArray[np.float32], out: NDArray[np.float32]) -> None:
-    """Take note of an observation, and write the features."""
+    """Record an observation, and write the features."""
     left, right, direction, heading = raw[0], raw[1], raw[3], raw[4]
     from_x, from_y = -math.cos(direction), -math.sin(direction)
     m.age += 1
@@ -120,7 +120,7 @@ def _remember_lanes(indices, memories, strides, max_steps, raw, features):
 
 
 def memory_bounds(rows: NDArray[Any]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """The least and the greatest value of each feature, in worlds of these scenarios."""
+    """The minimum and maximum of each feature, in worlds of these scenarios."""
     low, high = np.full(MEMORY_SIZE, -1.0, np.float32), np.full(MEMORY_SIZE, 1.0, np.float32)
     walk = float(max(rows["stride"] * rows["max_steps"])) / 3.0
     for name in (*FEATURES["place of whiff"], *FEATURES["searched"]):
@@ -146,11 +146,11 @@ class Memory:
         self._everyone = np.arange(len(rows))
 
     def forget(self, indices: NDArray[np.int64] | None = None) -> None:
-        """Begin anew in all lanes, or in those of `indices`."""
+        """Restart in all lanes, or in those of `indices`."""
         self.memories["age"][self._everyone if indices is None else indices] = -1
 
     def update(self, raw: NDArray[np.float32], indices: NDArray[np.int64] | None = None) -> NDArray[np.float32]:
-        """Take note of new observations, in all lanes or in those of `indices`; returns all lanes' features."""
+        """Record new observations, in all lanes or in those of `indices`; returns all lanes' features."""
         lanes = self._everyone if indices is None else indices
         _remember_lanes(lanes, self.memories, self.rows["stride"], self.rows["max_steps"], raw, self.features)
         return self.features

@@ -1,7 +1,7 @@
 """The terrain of a world with obstacles: solid cells, the wind around them, and which places connect.
 
-Kernels read terrains from flat arrays that hold several of them one after the other (`pack_terrains`), so that lanes
-with different obstacles need no views and no recompilation.
+Kernels read terrains from flat arrays that hold several of them one after the other (`pack_terrains`), so lanes with
+different obstacles need no views and no recompilation.
 """
 
 from collections.abc import Sequence
@@ -61,7 +61,7 @@ def make_terrain(solid: NDArray[np.bool_], cell_x: float, cell_y: float) -> Terr
     """The terrain of solid cells, shape (ny, nx), of these extents in m."""
     from scipy.ndimage import label
 
-    solid = np.array(solid, np.bool_)  # a copy, for it is made read-only
+    solid = np.array(solid, np.bool_)  # a copy, because it becomes read-only
     labels = label(~solid)[0].astype(np.int32)
     u, v = basis_flows(labels, cell_x, cell_y)
     for array in (solid, labels, u, v):

@@ -24,7 +24,7 @@ ROWS = 6
 PLAIN_ROWS = 3
 
 _SLACK = 32
-"""Columns that may lie unused before the first filament: few, so that a lane's filaments stay in the cache."""
+"""Columns that may lie unused before the first filament: few, to keep a lane's filaments in the cache."""
 _TRIES = 1000
 """Attempts to place a source or an agent where it may be."""
 _ONE, _TWO, _THREE, _FOUR = (np.uint64(n) for n in (1, 2, 3, 4))
@@ -401,7 +401,7 @@ def distance_to_source(p: Record, lane: Record) -> float:
 
 @device
 def distance_to_plume(lane: Record, filaments: NDArray[np.float64]) -> float:
-    """The distance from the agent to the centre of the nearest filament, m; infinite where there is none."""
+    """The distance from the agent to the centre of the nearest filament, m; infinite without any."""
     nearest = math.inf
     for k in range(lane.first, lane.last):
         dx, dy = filaments[X, k] - lane.x, filaments[Y, k] - lane.y
@@ -441,7 +441,7 @@ def turn(p: Record, lane: Record, action: int) -> None:
 
 @device
 def move(world: Arrays, i: int) -> None:
-    """Take a step forward, carried along by the current if there is one; walls and obstacles stop the agent."""
+    """Take a step forward, carried along by a current if any; walls and obstacles stop the agent."""
     p, lane = world.rows[i], world.lanes[i]
     if p.terrain < 0.0:
         move_freely(p, lane)

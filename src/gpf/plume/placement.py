@@ -39,7 +39,7 @@ def starts_of(
 
     Args:
         options: The options of a reset. A value is for all lanes, or has one row per lane; rows outside `indices` are
-            not looked at.
+            ignored.
         world: The lanes.
         indices: The lanes that begin an episode; None for an environment that has just one, and takes no rows.
     """

@@ -1,7 +1,7 @@
 """Recorded plumes in the kernels: concentration and wind at a point of a recording.
 
 The recordings of a world lie one after the other in two flat float32 arrays, frames and wind, which all lanes share and
-nobody writes. A `RECORDING_ROW` says where one of them begins and what shape it has.
+only read. A `RECORDING_ROW` says where one of them begins and what shape it has.
 
 Positions are in m from the lower left corner, times in frames. A lane that varies a recording does so with these
 arguments alone: a larger pixel enlarges the plume, a later time starts it part-way, and `height - y`, with the sign of
@@ -27,7 +27,7 @@ RECORDING_ROW = np.dtype(
 )
 """One recording as the kernels see it: offsets in elements, intervals in s, lengths in m.
 
-The source is measured from the lower left corner, as everything in a lane; NaN if nobody knows where it is.
+The source is measured from the lower left corner, as everything in a lane; NaN if unknown.
 """
 
 

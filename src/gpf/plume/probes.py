@@ -22,7 +22,7 @@ SOURCE = 0.2
 PROFILE = 0.3
 """Distance of the crosswind line from the source, as a share of the same length."""
 LINE = 25
-"""Probes on the crosswind line; an odd number, so that one stands on the axis."""
+"""Probes on the crosswind line; an odd number, which puts one on the axis."""
 MOST_STEPS = 10_000_000
 """Steps of a measurement, at most, with the warm-up."""
 _CHUNK = 2000

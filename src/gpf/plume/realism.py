@@ -36,7 +36,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Range:
-    """What is checked, and where field plumes lie."""
+    """The checks, and the ranges of field plumes."""
 
     name: str
     of: Callable[[PointStatistics], float]

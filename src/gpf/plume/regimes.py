@@ -160,7 +160,7 @@ def between(before: Scenario, after: Scenario, share: float) -> Scenario:
 
 
 def usual_home() -> Scenario:
-    """The world that regimes change, where nobody says another."""
+    """The default world that regimes change."""
     return dataclasses.replace(Scenario.preset("reference"), max_steps=HOME_STEPS)
 
 

@@ -123,7 +123,7 @@ def _draw_agent(pen: ImageDraw.ImageDraw, centre: tuple[float, float], heading: 
 
 
 def _write(pen: ImageDraw.ImageDraw, place: tuple[int, int], text: str, size: int, halo: int) -> None:
-    """Letters with a halo of so many pixels."""
+    """Letters with a halo of this many pixels."""
     pen.text(place, text, fill=_INK, font_size=size, stroke_width=halo, stroke_fill=_BACKGROUND)
 
 

@@ -1,7 +1,7 @@
 """One small, fast random stream per lane: xoshiro256++ with a ziggurat for normals.
 
 A stream is four uint64 words. Streams are seeded through NumPy's SeedSequence, so neighbouring seeds give unrelated
-streams, and they never share state: what one lane draws cannot depend on another.
+streams, and they never share state: draws of one lane cannot depend on another.
 """
 
 import math
@@ -90,7 +90,7 @@ def normal(stream: NDArray[np.uint64]) -> float:
 
 @device
 def fill_normals(stream: NDArray[np.uint64], out: NDArray[np.float64], first: int, last: int) -> None:
-    """Write standard normal numbers to out[first:last], the same as so many calls of `normal`.
+    """Write standard normal numbers to out[first:last], the same as this many calls of `normal`.
 
     The state stays in registers, which is more than twice as fast; only the rare draws beyond a layer go by the stream.
     """

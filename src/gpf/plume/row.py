@@ -125,7 +125,7 @@ def _spells(scenario: Scenario, step: float) -> dict[str, float]:
 
 
 def _grid(scenario: Scenario, step: float) -> dict[str, Any]:
-    """What kernels need of the fluctuations, for physical steps of this duration, s."""
+    """The kernels' parameters of the fluctuations, for physical steps of this duration, s."""
     n = scenario.wind_grid
     if n == 0:
         return {}

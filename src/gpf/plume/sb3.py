@@ -90,7 +90,7 @@ class PlumeVecEnv(VecEnv):
         return resets
 
     def step_async(self, actions: NDArray[np.int64]) -> None:
-        """Take note of the actions."""
+        """Record the actions."""
         self._actions = actions
 
     def step_wait(self) -> tuple[VecEnvObs, NDArray[np.float32], NDArray[np.bool_], list[dict[str, Any]]]:

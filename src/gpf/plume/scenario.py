@@ -51,7 +51,7 @@ _GUST = 4.0
 OCTANTS = 8
 """Wind directions of a token."""
 ACTIONS = ("forward", "left 15", "right 15", "around", "cast left", "cast right")
-"""What the agent can do; each turns first and then moves one step forward."""
+"""The agent's actions; each turns first and then moves one step forward."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +115,7 @@ class Scenario:
     wind_direction: float = number(0.0, -360.0, 360.0)
     """Mean direction that the wind blows to, deg."""
     wind_turn: float = number(0.0, -360.0, 360.0)
-    """By how much the mean direction turns in the course of an episode, deg/s."""
+    """Rate at which the mean direction turns during an episode, deg/s."""
     wind_direction_sigma: float = not_negative(15.0, 360.0)
     """Standard deviation of the wind direction, deg."""
     wind_correlation_time: float = positive(2.0, DURATION)
@@ -139,7 +139,7 @@ class Scenario:
     wind_switch_angle: float = number(45.0, 0.0, 180.0)
     """Angle of a switch, to either side of `wind_direction`, deg."""
     wind_switch_random: bool = False
-    """Whether that angle is drawn anew for each switch, uniformly up to `wind_switch_angle`."""
+    """Whether that angle is drawn for each switch, uniformly up to `wind_switch_angle`."""
 
     source_upwind: float = number(0.25, -0.5, 0.5)
     """How far upwind of the domain's centre the source is placed, in domain widths."""
@@ -187,7 +187,7 @@ class Scenario:
     antennae_swapped: bool = False
     """Whether what is called the left antenna sits on the right, and the right one on the left."""
     left_gain: float = not_negative(1.0, AMOUNT)
-    """What the left reading is multiplied by before noise is added; 0 for a dead antenna."""
+    """Factor of the left reading before noise is added; 0 for a dead antenna."""
     right_gain: float = not_negative(1.0, AMOUNT)
     """The same of the right reading."""
     vane_offset: float = number(0.0, -360.0, 360.0)
@@ -199,7 +199,7 @@ class Scenario:
     sensor_saturation: float = number(1.0, 1e-9, AMOUNT)
     """Greatest reading; noise is added first, then readings are clipped to [0, this], concentration."""
     sensitivity: tuple[float, ...] = (1.0, 0.0, 0.0, 1.0)
-    """What the two gas channels of an antenna read of the two substances where there are decoys: channel one of the
+    """Responses of the two gas channels of an antenna to the two substances, with decoys: channel one of the
     source's and of the decoys' substance, then channel two of both."""
     sensor_relative_noise: float = not_negative(2e-3, 1.0)
     """Standard deviation of the noise that is proportional to the signal (of metal oxide: to RS), not of `ideal`."""
@@ -269,7 +269,7 @@ class Scenario:
     recording_wind: tuple[float, ...] = ()
     """Wind of a recording, (u, v) in m/s; empty for what the file has, or for an estimate from the movie."""
     recording_scale: float = positive(1.0, 1e9)
-    """What concentrations of a recording are multiplied by."""
+    """Factor of the concentrations of a recording."""
     recording_skip: float = not_negative(0.0, DURATION)
     """Time at the beginning of a recording that is left out, s."""
     recording_start_random: bool = True
@@ -302,7 +302,7 @@ class Scenario:
     """Whether the step that finds the source is paid time and success only."""
 
     ranges: tuple[Range, ...] = ()
-    """Numbers that are drawn anew for each episode, uniformly: field, lowest and highest value. In a dictionary or a
+    """Numbers that are drawn for each episode, uniformly: field, lowest and highest value. In a dictionary or a
     JSON file a field with two numbers in place of one says the same."""
 
     def __post_init__(self) -> None:
@@ -429,9 +429,9 @@ class Scenario:
     def rewarded(self, reward: str, discount: float = 0.99, loitering: float = 0.0) -> "Scenario":
         """The same world with another reward: `paper`, `reference`, or `search` for a learner of this discount.
 
-        `search` is ours. The paper pays +1 for every step in the plume, which an agent that loiters there collects for
-        ever: at its discount of 0.99 that is worth 1 / (1 - 0.99) = 100, as much as the source. In `search` loitering
-        is worth `loitering` times the source whatever the discount, by default nothing. It does not punish blanks,
+        `search` is ours. The paper pays +1 for every step in the plume, which an agent that loiters there collects
+        forever: at its discount of 0.99 that is worth 1 / (1 - 0.99) = 100, as much as the source. In `search`
+        loitering is worth `loitering` times the source at any discount, by default nothing. It does not punish blanks,
         which a search cannot avoid, shapes by distance with the learner's own discount, so that the best policy is the
         one without shaping, and lets a learner decide whether an episode that runs out of time goes on in the value of
         its last state. Such shaping pays (1 - discount) d for a step that keeps its distance d; time costs more than
@@ -501,7 +501,7 @@ def _kinds() -> dict[str, Any]:
 
 
 REWARDS = ("paper", "reference", "search")
-"""What `Scenario.rewarded` takes."""
+"""Rewards of `Scenario.rewarded`."""
 _OF_REWARD = (
     "reward_time reward_success reward_whiff whiff_threshold reward_blank blank_duration"
     " reward_shaping shaping_discount success_replaces timeout_terminates"

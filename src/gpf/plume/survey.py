@@ -14,7 +14,7 @@ from gpf.plume.statistics import PlumeStatistics, plume_statistics
 
 @dataclass(frozen=True, eq=False)
 class Survey:
-    """What was measured, and where. Series have the shape (points, seeds, steps)."""
+    """Measurements, and their places. Series have the shape (points, seeds, steps)."""
 
     scenario: Scenario
     layout: Layout

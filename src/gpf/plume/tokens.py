@@ -33,7 +33,7 @@ VOCABULARY: dict[str, tuple[str, ...]] = {
 }
 """Names of all tokens, by stream; a token's number is its place in its stream."""
 VOCABULARY_VERSION = 1
-"""Changes whenever a token's meaning does, so that stored sequences can be refused."""
+"""Changes with the meaning of a token, to refuse stored sequences."""
 
 
 @device

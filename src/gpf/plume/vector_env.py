@@ -29,7 +29,7 @@ class PlumeVectorEnv(VectorEnv[NDArray[Any], NDArray[np.int64], NDArray[Any]]):
     """`PlumeEnv` many times over; see there for observations, actions, rewards and ends.
 
     Lane i of an environment that is reset with seed s is, bit for bit, the single environment reset with seed s + i,
-    through all episodes that follow, whatever the number of lanes or threads. `reset` takes the same options, for all
+    through all following episodes, for any number of lanes or threads. `reset` takes the same options, for all
     lanes or for each.
 
     **The arrays that `reset` and `step` return are reused by the next call.** Copy what you keep.
@@ -39,7 +39,7 @@ class PlumeVectorEnv(VectorEnv[NDArray[Any], NDArray[np.int64], NDArray[Any]]):
         scenario: As for `PlumeEnv`, or a sequence with one for each lane.
         observation: `tokens`, `onehot`, `raw` or `memory`.
         autoreset_mode: `NextStep` (default), `SameStep` or `Disabled`, as Gymnasium defines them. With `Disabled`,
-            finished lanes begin anew by `reset(options={"reset_mask": mask})`.
+            finished lanes restart by `reset(options={"reset_mask": mask})`.
         render_mode: None or `rgb_array`.
         threads: Threads to step with; None for one per core where there are lanes enough.
         buffers: Arrays of yours to write to, in place of the environment's own: any of `observations`, `rewards`,
@@ -115,7 +115,7 @@ class PlumeVectorEnv(VectorEnv[NDArray[Any], NDArray[np.int64], NDArray[Any]]):
         """Begin an episode in every lane, or in those of `options["reset_mask"]`.
 
         Args:
-            seed: Lane i is seeded with `seed + i`, or with the i-th of several seeds; without a seed, streams go on.
+            seed: Lane i is seeded with `seed + i`, or with the i-th of several seeds; without a seed, streams continue.
             options: `reset_mask`, a boolean array of shape (n,); and as for `PlumeEnv` `position`, `source` (m) and
                 `heading` (rad), each one for all lanes or one per lane, of shape (n, 2), (n, 2) and (n,). What these
                 say of lanes outside the mask does not matter. Episodes started by autoreset ignore these options.
@@ -191,7 +191,7 @@ class PlumeVectorEnv(VectorEnv[NDArray[Any], NDArray[np.int64], NDArray[Any]]):
         return tuple(draw(self.world, i, self._paths[i]) for i in range(self.num_envs))
 
     def _observe(self, begun: NDArray[np.int64] | None = None) -> NDArray[Any]:
-        """The observations of all lanes; memory takes note of those that have `begun`, or of all."""
+        """The observations of all lanes; memory records those that have `begun`, or all."""
         if self.observation == "onehot":
             onehot(self.world.tokens, self._onehot)
             return self._onehot
@@ -230,7 +230,7 @@ class PlumeVectorEnv(VectorEnv[NDArray[Any], NDArray[np.int64], NDArray[Any]]):
         return {"final_obs": last, "_final_obs": mask, "final_info": info, "_final_info": mask}
 
     def _keep_paths(self, begun: NDArray[np.int64]) -> None:
-        """Keep every lane's path for rendering; those that have just begun start theirs anew."""
+        """Keep every lane's path for rendering; those that have just begun restart theirs."""
         for i in begun:
             self._paths[i].clear()
         for path, lane in zip(self._paths, self.world.lanes, strict=True):
@@ -271,7 +271,7 @@ class PlumeVectorEnv(VectorEnv[NDArray[Any], NDArray[np.int64], NDArray[Any]]):
 
 
 def _described(array: Any) -> str:
-    """What an error says of a value that should have been another array."""
+    """The error about a value that should have been another array."""
     return f"shape {array.shape} and type {array.dtype}" if isinstance(array, np.ndarray) else shown(array)
 
 

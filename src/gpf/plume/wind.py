@@ -59,7 +59,7 @@ def step_wind(
     scratch: NDArray[np.float64],
     stream: NDArray[np.uint64],
 ) -> None:
-    """Advance the mean wind, and the fluctuations if there are any, by one physical step."""
+    """Advance the mean wind, and the fluctuations, if any, by one physical step."""
     step_mean_wind(p, lane, stream)
     if p.grid_nodes > 0.0:
         _step_grid(p, lane, grid, scratch, stream)

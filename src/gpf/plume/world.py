@@ -1,7 +1,7 @@
 """Many plume worlds in parallel: their memory, and the kernels that start and step them.
 
-A lane is one world with one agent. Lanes share nothing, so a lane's episodes are the same bits whatever the number of
-lanes, their order or the number of threads. The single and the vector environment, the evaluation and the learners all
+A lane is one world with one agent. Lanes share nothing, so a lane's episodes are the same bits for any number and order
+of lanes and any number of threads. The single and the vector environment, the evaluation and the learners all
 run these same compiled functions.
 """
 
@@ -198,7 +198,7 @@ def observe(world: Arrays, i: int) -> None:
 
 @lean_kernel
 def _begin_lanes(world, indices, starts):
-    """Begin an episode in each of the lanes given by their indices, at their starts if there are any."""
+    """Begin an episode in each of the lanes given by their indices, at their starts, if given."""
     for n in range(len(indices)):
         i = indices[n]
         if len(starts) == 0:
@@ -318,11 +318,11 @@ class World:
         _begin_lanes(self.arrays(), lanes, _NO_STARTS if starts is None else starts)
 
     def step(self, actions: NDArray[np.int64], restart: bool = False) -> None:
-        """Step all lanes whose episode is running; the others begin anew if `restart`, or else are left alone."""
+        """Step all lanes whose episode is running; the others restart if `restart`, or else are left alone."""
         if self.threads == 1:
             _step_lanes(self.arrays(), 0, self.count, restart, actions)
             return
-        # Threads take the next few lanes whenever they are free, so that a thread that wakes late delays nobody.
+        # Threads take the next few lanes whenever they are free, so a thread that wakes late delays no other.
         starts = iter(range(0, self.count, _LANES_AT_A_TIME))
 
         def work(thread: int) -> None:
@@ -337,7 +337,7 @@ class World:
             other.result()
 
     def arrays(self, thread: int = 0, scratch: NDArray[np.float64] | None = None) -> Arrays:
-        """What the kernels work on, with the scratch space of a thread, or with a caller's own."""
+        """The arguments of the kernels, with the scratch space of a thread, or with a caller's own."""
         return Arrays(
             self.rows, self.lanes, self.streams, self.filaments, self.grids,
             self.scratch[thread] if scratch is None else scratch, self.tokens, self.raw,
@@ -352,7 +352,7 @@ class World:
 
 
 def _check_memory(count: int, numbers: int) -> None:
-    """Refuse more lanes, of so many numbers each, than fit into half of the machine's memory."""
+    """Refuse more lanes, of this many numbers each, than fit into half of the machine's memory."""
     lane = ROW.itemsize + LANE.itemsize + 8 * numbers + 256  # 256: streams, observations, rewards, ends
     half = machine_memory() // 2
     if count * lane > half:

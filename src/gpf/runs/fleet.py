@@ -139,7 +139,7 @@ def check_reachable(address: str) -> None:
 
 
 def packed(folder: Path) -> bytes | None:
-    """A run's folder as one archive; None if there is none yet.
+    """A run's folder as one archive; None if it does not exist yet.
 
     Lines that training appends meanwhile are cut back to the last checkpoint when the run is resumed. If a
     checkpoint's files change while they are packed, it is packed again.

@@ -10,7 +10,7 @@ from typing import Any
 from gpf.runs.folder import RunError, read_config, read_result
 
 SCORES = ("success", "accuracy", "reward", "loss", "test", "mean")
-"""What the tasks call the main number of a result; the first that a result has is shown."""
+"""Names of the main number of a result; the first one that a result has is shown."""
 _FILES = ("config.json", "metrics.jsonl", "result.json")
 
 

@@ -78,7 +78,7 @@ def gauss(scale: float = 1.0) -> tuple[Array, Array]:
 
 @dataclass(frozen=True)
 class Moments:
-    """What one layer's spectrum depends on: f is the activation of scale * z, z standard normal."""
+    """Properties that determine a layer's spectrum: f is the activation of scale * z, z standard normal."""
 
     mean: float
     """E f."""

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from gpf.spectra.activations import Activation
 
 WEIGHTED = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
-"""Layers that are looked at; beside them `Conv1D` of transformers, a linear layer with its weights transposed."""
+"""Layers that are captured; in addition `Conv1D` of transformers, a linear layer with its weights transposed."""
 SAMPLES = 1024
-"""Samples, or positions of an image or a text, of which not more are looked at."""
+"""Maximum number of samples, or of positions of an image or a text."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Captured:
     outputs: Tensor
     """(m, n1), before the activation."""
     activation: Activation
-    """What its output went through next, element by element: a module, or `linear` for none that is known."""
+    """The next elementwise function of its output: a module, or `linear` for none that is known."""
     activated: Tensor
     """(m, n1), after it; where the next layer was given something else than this layer's output, that."""
     normalised: bool
@@ -47,7 +47,7 @@ def weight_matrix(module: nn.Module) -> Tensor:
 
 
 def variances(module: nn.Module) -> tuple[float, float]:
-    """sigma_w and sigma_b of a layer as it is, about zero: weights have variance sigma_w^2 / inputs."""
+    """Current sigma_w and sigma_b of a layer, about zero: weights have variance sigma_w^2 / inputs."""
     weight, bias = weight_matrix(module).double(), getattr(module, "bias", None)
     sigma_w = float(torch.sqrt(weight.square().mean() * weight.shape[1]))
     return sigma_w, 0.0 if bias is None else float(torch.sqrt(bias.detach().double().square().mean()))

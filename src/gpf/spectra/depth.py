@@ -30,7 +30,7 @@ class Region:
             raise ValueError(f"region must have left < right and 0 < low < high, got {self}")
 
     def border(self, across: int = 600, up: int = 40) -> Complex:
-        """Points of its border, on which whatever is analytic inside is greatest."""
+        """Points of its border, on which any function that is analytic inside has its maximum."""
         real, imaginary = np.linspace(self.left, self.right, across), np.geomspace(self.low, self.high, up)
         return np.concatenate(
             [real + 1j * self.low, real[::10] + 1j * self.high, self.left + 1j * imaginary, self.right + 1j * imaginary]
@@ -39,7 +39,7 @@ class Region:
 
 @dataclass(frozen=True)
 class Contraction:
-    """What Theorem 1 asks, measured."""
+    """The conditions of Theorem 1, measured."""
 
     well_defined: bool
     """Condition 1: a transform of a measure came out, everywhere in the region, and its derivative exists."""
@@ -82,7 +82,7 @@ class LayerOperator:
     def fixed_point(self, region: Region | None = None, tolerance: float = 1e-6, most: int = 200) -> tuple[Law, int]:
         """The law that a layer does not change, and after how many layers white data is that near to it.
 
-        Raises ArithmeticError where there is none: a linear layer spreads the spectrum for ever.
+        Raises ArithmeticError where there is none: a linear layer spreads the spectrum forever.
         """
         z = (region or Region()).border()
         law = marchenko_pastur(self.ratio)

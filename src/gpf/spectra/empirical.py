@@ -144,7 +144,7 @@ def lanczos_spectrum(
 def kolmogorov(measured: Spectrum, law: Law) -> float:
     """The greatest difference between measured and predicted distribution function."""
     values = measured.values
-    noise = np.where(values <= 1e-9 * values[-1], 0.0, values)  # zeros, but for rounding
+    noise = np.where(values <= 1e-9 * values[-1], 0.0, values)  # zeros, up to rounding
     predicted = law.cdf(noise)
     above = np.abs(np.cumsum(measured.shares) - predicted)
     before = np.where(noise > 0.0, predicted, 0.0)  # the limit from below: at zero there may be an atom
@@ -180,7 +180,7 @@ class Bulk:
     high: float
     """Edges of the bulk of the eigenvalues of W^T W."""
     threshold: float
-    """What noise exceeds with a chance of `LEVEL` only."""
+    """The limit that noise exceeds with probability `LEVEL`."""
     spikes: Array
     """Eigenvalues above it, greatest first."""
     distance: float
@@ -229,7 +229,7 @@ def _unit_law(ratio: float) -> Law:
 def tail_exponent(eigenvalues: ArrayLike, most: int = 512) -> tuple[float, float]:
     """Alpha and start of the power law that fits the tail best (Clauset, Shalizi & Newman 2009).
 
-    Of all starts, or of `most` of them spread evenly, the one with the least Kolmogorov distance; NaN for fewer than
+    Of all starts, or of `most` of them spread evenly, the one with the smallest Kolmogorov distance; NaN for fewer than
     ten positive eigenvalues.
     """
     values = np.sort(np.asarray(eigenvalues, float))
@@ -255,7 +255,7 @@ def tail_exponent(eigenvalues: ArrayLike, most: int = 512) -> tuple[float, float
 
 @dataclass(frozen=True, eq=False)
 class Weights:
-    """What the spectrum of one weight matrix says."""
+    """Findings about the spectrum of one weight matrix."""
 
     shape: tuple[int, int]
     """Without rows and columns of zeros, which pruning leaves behind."""
@@ -321,7 +321,7 @@ def random_layer_law(
     """The law of Y^T Y / m of a layer with random weights that is given these inputs, one sample a row.
 
     What a trained layer is to be held against: nothing is assumed of the data. Its population is the expected product
-    of two samples' activations, as a series in their correlation, so that an activation's mean (an outlier) is in it.
+    of two samples' activations, as a series in their correlation, which includes an activation's mean (an outlier).
 
     Args:
         inputs: m samples.

@@ -114,7 +114,7 @@ def walk(layers: Sequence[tuple[Array, Array]], start: Array, end: Array) -> lis
         crossings = places[piece] + share * (places[piece + 1] - places[piece])
         old_places = places
         places = np.unique(np.concatenate([places, crossings]))
-        places = places[np.append(True, np.diff(places) > 1e-12)]  # the same place, but for rounding
+        places = places[np.append(True, np.diff(places) > 1e-12)]  # the same place, up to rounding
         places[-1] = 1.0
         at = np.clip(np.searchsorted(old_places, places, side="right") - 1, 0, len(old_places) - 2)
         along = ((places - old_places[at]) / (old_places[at + 1] - old_places[at]))[:, None]

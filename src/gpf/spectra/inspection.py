@@ -27,17 +27,17 @@ from gpf.spectra.theory import Law
 class GramReport:
     """The Gram matrix of a layer's activations: Y^T Y / m of the samples or, if units are fewer, Y Y^T / m of those.
 
-    Both have the same eigenvalues but for zeros, which would hide how far the others are from the law.
+    Both have the same eigenvalues except zeros, which would hide how far the others are from the law.
     """
 
     spectrum: Spectrum
     law: Law | None
-    """What random weights of the same variance would give; None where something in between is not understood."""
+    """Expectation for random weights of the same variance; None where something in between is not understood."""
     kolmogorov: float | None
     wasserstein: float | None
     """Distances between the two."""
     chance: float | None
-    """The same Kolmogorov distance for weights that were drawn at random: what so few units scatter by."""
+    """The same Kolmogorov distance for random weights, which shows the scatter of a small sample."""
     spikes: Array
     """Eigenvalues above the law's support, and above that of the weights drawn, greatest first."""
 
@@ -88,8 +88,8 @@ def inspect(
 
     Args:
         model: Any torch module. Nothing of it changes.
-        batch: What its forward takes, or a tuple of that. Without one only weights are looked at.
-        most: Samples, or positions, of which not more are used.
+        batch: What its forward takes, or a tuple of that. Without one, only weights are inspected.
+        most: Maximum number of samples, or positions.
         exact_up_to: Shorter side of a matrix beyond which its spectrum is estimated.
         quiet: Whether to print nothing.
     """
@@ -115,7 +115,7 @@ def inspect(
 
 
 def gram_report(layer: Captured, exact_up_to: int = EXACT) -> GramReport:
-    """The Gram matrix of a layer's activations beside that of random weights."""
+    """The Gram matrix of a layer's activations next to that of random weights."""
     activations = layer.activated.double().cpu().numpy()
     samples, units = activations.shape
     spectrum = gram_spectrum(activations if units < samples else activations.T, samples, exact_up_to)
@@ -133,7 +133,7 @@ def gram_report(layer: Captured, exact_up_to: int = EXACT) -> GramReport:
 
 
 def _drawn_activations(layer: Captured) -> NDArray[np.float64]:
-    """What the layer would have put out with random weights; always the same ones."""
+    """The layer's outputs with random weights; always the same ones."""
     weight, (sigma_w, sigma_b) = weight_matrix(layer.module), variances(layer.module)
     rng = np.random.default_rng(0)
     assert layer.inputs is not None  # there is a law only then

@@ -34,7 +34,7 @@ class Plasticity:
     stable_rank: float
     """Frobenius^2 / spectral^2 of the activations."""
     held_rank: int
-    """The least number of singular values that hold 99 % of their sum (the stable rank of Dohare et al.)."""
+    """The minimum number of singular values that hold 99 % of their sum (the stable rank of Dohare et al.)."""
     gradient_norm: float | None
     """Of the weights' gradient as it is: in a run, that of the last minibatch, clipped; None where there is none."""
 
@@ -91,7 +91,7 @@ def stable_rank(singular: Array) -> float:
 
 
 def held_rank(singular: Array, share: float = HELD) -> int:
-    """The least number of singular values that hold a share of their sum; 0 for a matrix of zeros."""
+    """The minimum number of singular values that hold a share of their sum; 0 for a matrix of zeros."""
     total = singular.sum()
     if total == 0.0:
         return 0

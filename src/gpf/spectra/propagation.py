@@ -17,7 +17,7 @@ DEPTHS = 6.0
 """Networks train up to about this many depth scales (Schoenholz et al. 2016)."""
 UNBOUNDED = float("inf")
 NEAR, FAR = 1e-12, 1e8
-"""Lengths below which a signal is said to die, and beyond which to grow for ever."""
+"""Lengths below which a signal is said to die, and beyond which to grow forever."""
 
 
 def length_map(q: float, sigma_w: float, sigma_b: float, activation: Activation) -> float:
@@ -36,7 +36,7 @@ def correlation_map(c: float, q: float, sigma_w: float, sigma_b: float, activati
 
 
 def fixed_length(sigma_w: float, sigma_b: float, activation: Activation) -> float:
-    """The length at which signals of length 1 settle: 0 where they die, infinite where they grow for ever.
+    """The length at which signals of length 1 settle: 0 where they die, infinite where they grow forever.
 
     Some activations, such as SiLU, have several such lengths; which one is reached depends on where a signal starts.
     """
@@ -68,7 +68,7 @@ def fixed_length(sigma_w: float, sigma_b: float, activation: Activation) -> floa
 
 @dataclass(frozen=True)
 class Propagation:
-    """What a wide random network of these variances does to signals and gradients."""
+    """Signals and gradients in a wide random network of these variances."""
 
     sigma_w: float
     sigma_b: float
@@ -99,7 +99,7 @@ class Propagation:
 def propagation(sigma_w: float, sigma_b: float = 0.0, activation: Activation = "relu") -> Propagation:
     """Lengths, correlations and depth scales of a random network."""
     q = fixed_length(sigma_w, sigma_b, activation)
-    at = min(max(q, NEAR), FAR)  # where signals die or grow for ever, the limit from there
+    at = min(max(q, NEAR), FAR)  # where signals die or grow forever, the limit from there
     chi = sigma_w**2 * _mean_square_slope(at, 1.0, activation)
     c = 1.0 if chi <= 1.0 + 1e-9 else _fixed_correlation(at, sigma_w, sigma_b, activation)
     slope = chi if c == 1.0 else sigma_w**2 * _mean_square_slope(at, c, activation)
@@ -133,7 +133,7 @@ def advise_depth(model: nn.Module | float, sigma_b: float | None = None, activat
 
 
 def measured_variances(model: nn.Module) -> tuple[float, float, Activation]:
-    """sigma_w, sigma_b and the activation of a model as it is now.
+    """Current sigma_w, sigma_b and activation of a model.
 
     Weights are taken about zero, pruned ones included. The head, the last linear layer, does not count if there are
     others.

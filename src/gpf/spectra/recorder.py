@@ -29,7 +29,7 @@ class Snapshot:
     epoch: int
     depth: int
     event: Event | None
-    """What had happened; None before it."""
+    """The last event; None before it."""
     model: nn.Module
     stack: str = "layers"
     """Path to the model's stack."""

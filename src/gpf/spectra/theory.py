@@ -49,16 +49,16 @@ class Law:
     """A limiting spectral distribution on [0, inf), with an atom at zero where the matrix has not full rank."""
 
     steps: tuple[Step, ...]
-    """What has happened to the first population, in order."""
+    """Transformations of the first population, in order."""
     population: Array
     """Eigenvalues of the first population; a single 1 for white data."""
     parts: Array = field(default_factory=lambda: np.ones(1))
     """The share of each of them."""
     scale: float = 1.0
-    """What all eigenvalues are multiplied by."""
+    """Factor of all eigenvalues."""
     share: float = 1.0
     """Eigenvalues of the matrix in the chain for each one of the matrix that is meant: m for samples, m / n for
-    features, which has the same eigenvalues but for zeros."""
+    features, which has the same eigenvalues except zeros."""
 
     def stieltjes(self, z: ArrayLike) -> Complex:
         """E 1 / (lambda - z), at complex z off the real axis."""
@@ -112,7 +112,7 @@ class Law:
 
     @property
     def support(self) -> tuple[float, float]:
-        """The least and the greatest eigenvalue of the continuous part."""
+        """The smallest and the largest eigenvalue of the continuous part."""
         grid, _ = self._summed
         return float(grid[0]), float(grid[-1])
 
@@ -131,7 +131,7 @@ class Law:
 
     @property
     def mass(self) -> float:
-        """Of the whole law, as far as the density and the atom add up: 1, but for the error of the grid."""
+        """Of the whole law, as far as the density and the atom add up: 1, up to the error of the grid."""
         return self.atom + float(self._summed[1][-1])
 
     def then(self, *steps: Step) -> "Law":
@@ -148,9 +148,9 @@ class Law:
 
     @cached_property
     def _bounds(self) -> tuple[float, float]:
-        """No eigenvalue is outside, but for zeros."""
+        """No eigenvalue is outside, except zeros."""
         low, high = float(np.min(self.population)), float(np.max(self.population))
-        singular = False  # whether there are zeros beside what lies above `low`
+        singular = False  # whether there are zeros in addition to values above `low`
         for step in self.steps:
             low = (step.slope * (0.0 if singular else low) + step.constant) * (1.0 - np.sqrt(step.ratio)) ** 2
             high = (step.slope * high + step.constant) * (1.0 + np.sqrt(step.ratio)) ** 2
@@ -305,7 +305,7 @@ def deep_law(
 ) -> Law:
     """The same for the last of many layers, `widths` being the inputs and then the units of each.
 
-    Between layers activations are centred and rescaled, so that every pre-activation has standard deviation `scale`.
+    Between layers activations are centred and rescaled, so every pre-activation has standard deviation `scale`.
     """
     if gram not in ("samples", "features"):
         raise ValueError(f"gram must be one of samples, features, got {gram!r}")

@@ -189,7 +189,7 @@ def dream_page(numbers: Numbers, name: str) -> str:
         [
             "# Navigators trained in imagination only",
             "PPO from scratch, in lanes that the world model generates; then evaluated in held-out episodes in the"
-            " plume. All but the last row see only tokens.",
+            " plume. All rows except the last one see only tokens.",
             outcome_table(numbers["outcomes"]),
             f"Of the imagined episodes that ended in the last ten rollouts of training, {imagined or 'none'} found an"
             f" imagined source, by seed. In the plume, of the first 200 failures of each, {passed} ended upwind of the"

@@ -27,7 +27,7 @@ from gpf.tasks.depths import FASTER, NARROW, DepthConfig, DepthTraining, fixed, 
 from gpf.tasks.task import Outcomes
 
 ROUNDS = 15
-"""Turns of a timing, of which the fastest counts: other programs can only slow a turn down."""
+"""Turns of a timing; the fastest one counts: other programs can only slow a turn down."""
 CALLS = 20
 """Forward passes, or gradient steps, in a turn."""
 
@@ -50,7 +50,7 @@ def pays_study(subject: Subject, seeds: int | None, variants: Mapping[str, Mappi
 def write_pays(found: Mapping[str, Outcomes], folder: Path, command: str) -> Path:
     """Measure latencies, one after the other on an idle machine, and write the page; returns where it is.
 
-    Subjects that the page had before, and that were not asked for now, stay on it as they are.
+    Subjects that the page had before, and that were not requested now, stay on it unchanged.
     """
     numbers: Numbers = {"kind": "pays", "subjects": _earlier(folder / "pays.json")}
     figures = {}
@@ -78,18 +78,18 @@ def write_pays(found: Mapping[str, Outcomes], folder: Path, command: str) -> Pat
 
 
 def _earlier(path: Path) -> dict[str, Any]:
-    """The subjects of a page that was written before, if there is one."""
+    """The subjects of the existing page, if it exists."""
     try:
         return dict(json.loads(path.read_text())["subjects"])
     except (OSError, ValueError, KeyError, TypeError):
         return {}
 
 
-# What is measured
+# Measure
 
 
 def mean_curve(subject: Subject, outcomes: Sequence[Outcome]) -> list[list[float]]:
-    """FLOPs, seconds and quality in the course of training, means over seeds, round by round."""
+    """FLOPs, seconds and quality during training, means over seeds, round by round."""
     lines = [[line for line in one.lines if subject.curve(line) is not None] for one in outcomes]
     rows = zip(*lines, strict=False)
     return [
@@ -174,8 +174,8 @@ def _page(numbers: Numbers, name: str, family: Family) -> str:
             "# Where growing, pruning and freezing pay",
             "Every task has fixed networks of several depths, with as many steps as GPF and some with as many training"
             " FLOPs as GPF's growing network. `faster` grows on a schedule, `smaller` prunes units and removes them"
-            " while it trains, and the paper's rules grow on a plateau, prune by belief and freeze what holds still."
-            " Last checkpoints, no picking. Training times are those of several runs at once on a shared machine:"
+            " while it trains, and the paper's rules grow on a plateau, prune by belief and freeze layers that hardly"
+            " move. Last checkpoints, no picking. Training times are those of several runs at once on a shared machine:"
             " compare FLOPs, or the times of steps that were measured alone. Latency is that of one forward pass of the"
             " compacted network on one core: all networks take turns, and the fastest of the turns counts.",
             PAIRED_WORDS + " " + family.sentence,

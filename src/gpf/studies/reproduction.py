@@ -41,7 +41,7 @@ AUTHORS_RULES = {
     "belief_increment": "1e-4", "freeze_patience": "null",
 }  # fmt: skip
 """The values of the authors' code, in episodes: two evaluations of patience; pruning 1,500 gradient steps after a
-growth, which is about 5 episodes; belief that rises by 1 / 6,000,000 a step, of which an episode has about 600."""
+growth, which is about 5 episodes; belief that rises by 1 / 6,000,000 a step (an episode has about 600)."""
 
 PAPER_TABLE: dict[int, tuple[float | None, int | None, str]] = {
     500: (0.245, 1, ""), 1000: (0.955, 1, ""), 1500: (0.405, 1, ""), 2000: (0.975, 2, "grown, kept 47.9 %"),

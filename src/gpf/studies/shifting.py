@@ -207,7 +207,7 @@ def pooled(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _mean_of(values: Sequence[float | None]) -> float | None:
-    """The mean of the values that are not None; None if there are none."""
+    """The mean of the values that are not None; None without any."""
     known = [value for value in values if value is not None]
     return float(np.mean(known)) if known else None
 

@@ -44,9 +44,9 @@ class Subject:
     test: str
     """The measure by which networks are compared."""
     quality: str
-    """What `time_shares` looks at in a line of metrics."""
+    """The fields of a line of metrics that `time_shares` reads."""
     curve: Callable[[dict[str, Any]], float | None]
-    """What curves show of a line of metrics."""
+    """The fields of a line of metrics that curves show."""
     label: str
     sign: int
     """Of the curve: 1 where more is better, -1 where less is."""

@@ -24,16 +24,16 @@ QUICK: dict[Kind, dict[str, Any]] = {
     "outsider": {"steps": 512, "lanes": 8, "n_steps": 32, "batch_size": 128, "hidden": 16},
     "own": {},
 }  # fmt: skip
-"""Settings of `gpf suite --quick`, under which nobody learns anything."""
+"""Settings of `gpf suite --quick`, which are too short to learn anything."""
 
 
 @dataclass(frozen=True)
 class Agent:
-    """Somebody who searches."""
+    """A searcher."""
 
     kind: Kind
     about: str
-    """What it is, in a few words."""
+    """A description in a few words."""
     settings: dict[str, Any] = field(default_factory=dict)
     """`policy` of a classical agent; otherwise the settings of its training."""
     everywhere: bool = False
@@ -43,9 +43,9 @@ class Agent:
     seeds: int | None = None
     """How many seeds it has at most; None for all."""
     needs: tuple[str, ...] = ("vane",)
-    """What a world must have; see `gpf.navigation.suite.lacking`."""
+    """Requirements for a world; see `gpf.navigation.suite.lacking`."""
     packages: tuple[str, ...] = ()
-    """What must be installed besides."""
+    """Packages that must be installed."""
 
     def episodes(self, wanted: int) -> int:
         """How many of the episodes that are wanted it has."""

@@ -43,10 +43,10 @@ TOKEN_DEPTHS = (1, 12)
 
 @dataclass(frozen=True, kw_only=True)
 class Config(DepthConfig):
-    """What transformer to train on TinyShakespeare, and how."""
+    """Transformer on TinyShakespeare, and its training."""
 
     text: Literal["characters", "gpt2"] = "characters"
-    """What the text consists of: 65 different characters, or GPT-2's 50,257 tokens."""
+    """Units of the text: 65 different characters, or GPT-2's 50,257 tokens."""
     layers: int = settings.number(DEPTHS[-1], 1)
     steps: int = settings.number(1_000, 1)
     width: int = settings.number(96, 1)
@@ -215,7 +215,7 @@ TOKENS = Task(
     summary="The paper's network: vocabulary 50,257, context 64, 8 heads, width 64, batches of 8. 600 steps of AdamW,"
     " about one pass over the text, with a peak learning rate of 2e-3, warm-up and a cosine schedule; the paper's"
     " 10,000 steps would take an hour a run. More than four fifths of all FLOPs compute logits of the vocabulary,"
-    " whatever the depth, so the first claim counts FLOPs of blocks only.",
+    " at any depth, so the first claim counts FLOPs of blocks only.",
     variants={
         name: settings
         for name, settings in depth_variants(TOKEN_DEPTHS, TOKEN_DEPTHS[:1]).items()

@@ -19,12 +19,12 @@ from gpf.tasks.task import COSTS, EpochTraining, Outcomes, Task, TwoVariants, gr
 
 INPUTS, CLASSES = 3072, 10
 AT_A_TIME = 1000
-"""Images that are classified together where nothing is learnt."""
+"""Images that are classified together in evaluation."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config(TwoVariants):
-    """What network to train on CIFAR-10, and how; the values are the paper's."""
+    """Network on CIFAR-10, and its training; the values are the paper's."""
 
     layers: int = 4
     """Hidden layers: of the baseline from the start, of GPF at most."""
@@ -194,7 +194,7 @@ def _claims(of: Outcomes) -> list[Claim]:
                 f"{name}: that rise less the baseline's is {difference(rises[name], rises['baseline'], '.3f')}; best"
                 f" test accuracy {summary(mine, '.2%')} against {summary(theirs, '.2%')}, difference"
                 f" {difference(mine, theirs, '.2%')}, with {summary(then, '.0%')} of the baseline's parameters then and"
-                f" {summary(in_the_end, '.0%')} in the end",
+                f" {summary(in_the_end, '.0%')} at the end",
                 Verdict.of_bounds(rise.low, rise.high, seeds=len(mine)),
             )
         )
@@ -214,7 +214,7 @@ UNITS: dict[str, str] = {
     "weight_threshold": "1000", "saliency_threshold": "1000", "belief_increment": "1", "belief_fall": "1",
     "freeze_patience": "14",
 }  # fmt: skip
-"""Changes under which whole units go, so that what is left can be made compact; from a look at another seed.
+"""Changes that prune whole units, which makes the rest compact; chosen on another seed.
 
 Belief is all or nothing: whether a unit's mean activation was above the threshold in the epoch before the pruning.
 """
@@ -233,7 +233,7 @@ TASK = Task(
     metric=lambda config: "validation loss",
     title="CIFAR-10: four layers, or one that grows to four",
     summary="Fully connected, 3072-512x4-10, Adam, rate 1e-4, batches of 128 e^(-loss / 2), 30 epochs of all 50,000"
-    " training images, in all. One layer is what GPF begins with, left as it is. GPF has the paper's values of its"
+    " training images, in all. One layer is GPF's initial network, unchanged. GPF has the paper's values of its"
     " rules; GPF, lean, has others, under which more of the weights are pruned; GPF, units, others again, under"
     " which whole units are. A network is compact without the units that pruning has cut off. The rules look"
     " at the loss on one half of the test images; accuracies are those on the other half, at the epoch in which the"
@@ -252,9 +252,13 @@ TASK = Task(
             "layers then", 0, ".0f", lambda o: float(o.lines[o.result["most_accurate"]["epoch"] - 1]["depth"])
         ),
         "parameters_then": Measure("parameters that are not zero then", -1, ",.0f", _parameters_then),
-        "last_accuracy": Measure("in the end", 1, ".2%", lambda o: float(o.result["last"]["test"]["accuracy"])),
-        "loss": Measure("least validation loss", -1, ".3f", lambda o: float(o.result["validation"]["loss"])),
-        "last_loss": Measure("in the end", -1, ".3f", lambda o: float(o.result["last"]["validation"]["loss"])),
+        "last_accuracy": Measure(
+            "final test accuracy", 1, ".2%", lambda o: float(o.result["last"]["test"]["accuracy"])
+        ),
+        "loss": Measure("minimum validation loss", -1, ".3f", lambda o: float(o.result["validation"]["loss"])),
+        "last_loss": Measure(
+            "final validation loss", -1, ".3f", lambda o: float(o.result["last"]["validation"]["loss"])
+        ),
         "compact": Measure("parameters when compact", -1, ",.0f", _compact_parameters),
         **COSTS,
     },

@@ -10,7 +10,7 @@ from gpf.spectra.empirical import analyse_weights
 from gpf.spectra.inspection import Inspection
 
 DRAWS = 19
-"""Random matrices that a layer is compared with: what is farther from the law than all of them is so by chance once in
+"""Random matrices that a layer is compared with: being farther from the law than all of them happens by chance once in
 20 times."""
 FEW_DEAD = 0.05
 """Share of dead units that is no sign of lost plasticity."""
@@ -62,14 +62,14 @@ def activations_conclusion(final: Inspection) -> str:
     beyond = [f"{name} ({distance:.2f}, chance {chance:.2f})" for name, distance, chance in known if distance > chance]
     if not beyond:
         return (
-            f"In the end, the activations of none of the {len(known)} layers differ from the law of a random layer by"
+            f"At the end, the activations of none of the {len(known)} layers differ from the law of a random layer by"
             " more than chance: by their eigenvalues alone, they are indistinguishable from those of a random layer"
             " with the same inputs."
         )
     others = len(known) - len(beyond)
     rest = f" Those of the other {others} are indistinguishable from those of a random layer with the same inputs."
     return (
-        f"In the end, the activations of {len(beyond)} of {len(known)} layers differ from the law of a random layer"
+        f"At the end, the activations of {len(beyond)} of {len(known)} layers differ from the law of a random layer"
         f" by more than chance: learning changed the directions in use. The layers: {', '.join(beyond)}."
         + (rest if others else "")
     )

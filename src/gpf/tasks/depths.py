@@ -1,6 +1,6 @@
 """Does growing, pruning or freezing pay? Fixed networks of every depth, at equal steps and at equal FLOPs, against GPF.
 
-What the tasks share that ask this: their settings, their training loop, their variants and the claims to check.
+Shared by the tasks that ask this: their settings, their training loop, their variants and the claims to check.
 """
 
 import dataclasses
@@ -33,7 +33,7 @@ NAMES: dict[str, str] = {"faster": FASTER, "smaller": SMALLER, "paper": PAPER}
 
 @dataclass(frozen=True, kw_only=True)
 class DepthConfig(TaskConfig):
-    """What network to train, and for how long."""
+    """Network, and length of its training."""
 
     kind: Kind = "faster"
     """Rules: `fixed` changes nothing, `faster` grows from a quarter of the layers, `smaller` removes units while it
@@ -134,7 +134,7 @@ class DepthConfig(TaskConfig):
 
     @property
     def variant(self) -> str:
-        """What a run is called."""
+        """The name of a run."""
         if self.kind == "fixed":
             return fixed(self.layers, self.budget_layers is not None)
         return NAMES[self.kind] + (f" to {self.layers}, equal FLOPs" if self.budget_layers is not None else "")
@@ -148,7 +148,7 @@ class DepthTraining(RoundTraining[D]):
 
     @abstractmethod
     def loss(self, step: int) -> Tensor:
-        """The training loss of a step, on a batch that depends on nothing but the seed and the step."""
+        """The training loss of a step, on a batch that depends only on the seed and the step."""
 
     @abstractmethod
     def validate(self) -> dict[str, float]:
@@ -229,7 +229,7 @@ class DepthTraining(RoundTraining[D]):
 
 
 def fixed(layers: int, equal_compute: bool = False) -> str:
-    """What a fixed network is called on the page."""
+    """The name of a fixed network on the page."""
     return f"fixed, {layers} layer{'s' if layers > 1 else ''}{', equal FLOPs' if equal_compute else ''}"
 
 
@@ -311,7 +311,7 @@ def block_claim(of: Outcomes, layers: int, most: float) -> Claim:
 
 
 def block_share(ours: Outcome, theirs: Outcome) -> float | None:
-    """Blocks times steps until our validation loss is as low as the other's in the end, as a share of all of theirs."""
+    """Blocks times steps until our validation loss is as low as the other's final one, as a share of all of theirs."""
 
     def costs(outcome: Outcome) -> list[float]:
         steps = np.diff([0, *(line["step"] for line in outcome.lines)])
@@ -375,4 +375,4 @@ DEPTH_COSTS: dict[str, Measure] = {
     "flops": Measure("training TFLOPs", -1, ",.2f", lambda outcome: outcome.result["flops"] / 1e12),
     "seconds": Measure("training time, s", -1, ".0f", of_result("seconds")),
 }
-"""What the networks of these tasks cost."""
+"""The costs of the networks of these tasks."""

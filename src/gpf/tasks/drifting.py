@@ -1,7 +1,7 @@
 """Continual problems on which networks lose the ability to learn (Dohare et al. 2024), and methods that keep it.
 
 Permuted MNIST: in each task the pixels are in another order. Slowly changing regression: in each task one of the slow
-inputs of a fixed random function has flipped. Every sample is seen once, and counts before it is learnt from.
+inputs of a fixed random function has flipped. Every sample is seen once, and counts before it is learned from.
 """
 
 import dataclasses
@@ -38,9 +38,9 @@ STRENGTHS: dict[ProblemName, dict[str, float]] = {
 }
 """Of each method, the best of several, a factor of three or ten apart, on another seed."""
 CARRY = 0.25
-"""Share of its weights that GPF carries from task to task; likewise."""
+"""Share of its weights that GPF carries from task to task; also from another seed."""
 BATCHES_IN_AN_EPOCH = 10
-"""Gradient steps after which GPF takes note of how it does."""
+"""Gradient steps after which GPF checks its success."""
 DROP = 0.5
 """Share of its best accuracy below which the task is thought to have changed."""
 PROBE = 500
@@ -52,7 +52,7 @@ class Config(TaskConfig):
     """Which method learns which problem, and how."""
 
     problem: ProblemName = "permuted-mnist"
-    """What is learned."""
+    """Problem to learn."""
     method: MethodName = "gpf"
     """How plasticity is kept: not at all (backprop), or by one of the others."""
     tasks: int = 50
@@ -68,7 +68,7 @@ class Config(TaskConfig):
     None for the value tuned on another seed."""
 
     def network_rules(self) -> Rules:
-        """What changes the network by itself: in the regression, where there is no rate of success to recall by."""
+        """Rules that change the network by themselves: in the regression, which has no rate of success to recall by."""
         if self.problem == "regression" and self.method == "gpf":
             return Rules.continual(mode="min", max_depth=3, grow_patience=5, prune_patience=5, freeze_patience=20)
         return dataclasses.replace(Rules.fixed(), mode="max" if self.problem == "permuted-mnist" else "min")
@@ -104,12 +104,12 @@ class PermutedMNIST:
 
     @staticmethod
     def losses(outputs: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
-        """What is learnt from, and how each of the samples counts: whether it was known."""
+        """The loss, and how each sample counts: whether it was known."""
         return functional.cross_entropy(outputs, wanted), outputs.detach().argmax(1) == wanted
 
 
 class SlowRegression:
-    """A fixed function of bits, of which some are slow: one of them flips from task to task.
+    """A fixed function of bits. Some are slow: one of them flips from task to task.
 
     The function is a layer of threshold units with weights of 1 and -1; a unit is on when more than a share of its
     weights agree with the bits.
@@ -141,7 +141,7 @@ class SlowRegression:
 
     @staticmethod
     def losses(outputs: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
-        """What is learnt from, and how each of the samples counts: its squared error."""
+        """The loss, and how each sample counts: its squared error."""
         errors = (outputs - wanted).square()
         return errors.mean(), errors.detach()[:, 0]
 
@@ -244,7 +244,7 @@ class Training(RoundTraining[Config]):
     def _take_note(
         self, recall: Recall, hits: int, others: list[nn.Module], inputs: Tensor, wanted: Tensor
     ) -> list[Decision]:
-        """Tell what watches over the network how it, and what is tried beside it, has done."""
+        """Report the success of the network and of the versions on trial to `Recall`."""
         if recall.trial is None:
             return recall.after_epoch(hits, len(inputs))
         with torch.inference_mode():
@@ -252,7 +252,7 @@ class Training(RoundTraining[Config]):
         return recall.after_trial([hits, *theirs], [len(inputs)] * (1 + len(theirs)))
 
     def state(self) -> dict[str, Any]:
-        """What the method remembers."""
+        """The state of the method."""
         found: dict[str, Any] = {}
         if self.method:
             found |= {f"method/{name}": tensor for name, tensor in self.method.state().items()}
@@ -268,7 +268,7 @@ def with_prefix(extra: dict[str, Any], prefix: str) -> dict[str, Tensor]:
 
 
 def _layer_mean(name: str) -> Callable[[dict[str, Any]], float]:
-    """The mean over layers, but for the last, of a measure of plasticity."""
+    """The mean over all layers except the last of a measure of plasticity."""
 
     def of(line: dict[str, Any]) -> float:
         return float(np.mean([layer[name] for layer in line["plasticity"][:-1]]))
@@ -338,7 +338,7 @@ PERMUTED_MNIST = _task(
     "PERMUTED_MNIST",
     "Permuted MNIST: who can still learn after fifty tasks?",
     "784-100x3-10, Adam, rate 1e-3; 50 tasks of 10,000 images, batches of 16, each image seen once. Accuracy is"
-    " online: before an image is learnt from. GPF takes notice of a change and carries a quarter of its weights"
+    " online: before an image is learned from. GPF detects a change and carries a quarter of its weights"
     " into the next task; with room for one network it keeps no version, and its layers are three from the start.",
     "accuracy",
     1,
@@ -348,7 +348,7 @@ REGRESSION = _task(
     "REGRESSION",
     "Slowly changing regression",
     "21-5-1, Adam, rate 1e-3; one of 15 slow bits flips after every 10,000 samples, batches of 16, each seen once."
-    " Errors are online: before a sample is learnt from.",
+    " Errors are online: before a sample is learned from.",
     "squared error",
     -1,
 )

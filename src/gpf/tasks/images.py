@@ -44,7 +44,7 @@ STEM = 16
 
 @dataclass(frozen=True, kw_only=True)
 class Config(DepthConfig):
-    """What network to train on CIFAR-10, and how."""
+    """Network on CIFAR-10, and its training."""
 
     network: NetworkName = "residual"
     """The network: `residual`, convolutional, or `mlp`, the paper's 3072-512-...-10."""
@@ -61,7 +61,7 @@ class Config(DepthConfig):
     """Number of training images."""
 
     def faster_rules(self) -> Rules:
-        """An MLP's first layer has another shape than the others, so that the stack cannot be copied."""
+        """An MLP's first layer has another shape than the others, and the stack cannot be copied."""
         return Rules.faster(self.layers, grow_init="identity" if self.network == "mlp" else "stack")
 
     def paper_rules(self) -> Rules:
@@ -266,8 +266,8 @@ def _task(network: NetworkName, attribute: str, title: str, summary: str, preset
 SHARED = (
     " AdamW with warm-up and a cosine schedule, batches of 128, images mirrored at random. Fixed networks have as many"
     " steps as GPF, or as many training FLOPs as `faster`. `smaller` takes as many training FLOPs as the deepest fixed"
-    " network: its steps become cheaper as units go, so that it takes more of them. So does the narrow network, which"
-    " has about as many parameters from the start as `smaller` has in the end."
+    " network: its steps become cheaper as units go, and it takes more of them. The narrow network takes as many"
+    " FLOPs; it has from the start about as many parameters as `smaller` has at the end."
 )
 RESIDUAL = _task(
     "residual",

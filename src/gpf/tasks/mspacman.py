@@ -25,14 +25,14 @@ FRAMES_IN_A_STEP = 4
 VALIDATION, TEST, RANDOM = 700_000_000, 1_400_000_000, 2_100_000_000
 """First seeds of episodes that are played to decide on, to report, and at random, to see what frames are like."""
 LEAST_DEVIATION = 0.02
-"""Of a pixel, from 0 to 1: what changes less counts as if it changed as much."""
+"""Minimum of a pixel, from 0 to 1; smaller deviations are raised to it."""
 EXPLORING = 0.05
 """Share of random actions in those."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config(TwoVariants):
-    """What network to let play Ms Pac-Man, and how; the values are the paper's."""
+    """Network that plays Ms Pac-Man, and its training; the values are the paper's."""
 
     layers: int = 4
     """Hidden layers: of the baseline from the start, of GPF at most."""
@@ -78,12 +78,12 @@ LONGER_SETTINGS: dict[str, Any] = {
     "epochs": 24, "steps": 600, "lanes": 8, "batch": 64, "learning_rate": 3e-4, "layer_norm": True,
     "normalised_pixels": True, "exploration_decay": 0.9995, "least_exploration": 0.05,
 }  # fmt: skip
-"""A setting that learns: what it changes. Most of a frame is the maze, which never changes: without normalised pixels
+"""Changes of a setting that learns. Most of a frame is the maze, which never changes: without normalised pixels
 all frames look alike to a fully connected network, and it always does the same."""
 
 
 class Training(EpochTraining[Config]):
-    """A round is an epoch; the rules look at the mean reward of games that are not learnt from."""
+    """A round is an epoch; the rules use the mean reward of games that are not learned from."""
 
     def __init__(self, run: Run, config: Config, threads: int | None = None) -> None:
         self._memory = np.empty((config.steps + 1, config.lanes, INPUTS), np.uint8)
@@ -92,7 +92,7 @@ class Training(EpochTraining[Config]):
         self._validation = Games(config.games, config.steps)
 
     def begin(self, extra: dict[str, Any] | None) -> None:
-        """Look at random play first, if pixels are to be normalised by it."""
+        """Watch random play first, if it normalises pixels."""
         if self.config.normalised_pixels and extra is None:
             model: Any = self.net.model
             model.normalise_by(random_frames(self.config.random_lanes, self.config.random_steps))
@@ -184,14 +184,14 @@ class Games:
         )  # fmt: skip
 
     def begin(self, seed: int) -> NDArray[np.uint8]:
-        """Begin all games anew; returns their frames, (lanes, 3072)."""
+        """Restart all games; returns their frames, (lanes, 3072)."""
         frames, _ = self._env.reset(seed=seed)
         return np.asarray(frames).reshape(self.lanes, INPUTS)
 
     def step(
         self, actions: NDArray[np.int64]
     ) -> tuple[NDArray[np.uint8], NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_]]:
-        """A step of all games: frames, points, which were lost, and which ended; those begin anew in the next."""
+        """A step of all games: frames, points, which were lost, and which ended; those restart in the next."""
         frames, points, lost, cut, _ = self._env.step(actions)
         return (
             np.asarray(frames).reshape(self.lanes, INPUTS), np.asarray(points, np.float64), np.asarray(lost),
@@ -199,7 +199,7 @@ class Games:
         )  # fmt: skip
 
     def play(self, model: nn.Module, seed: int, games: int, explore: float = EXPLORING) -> list[float]:
-        """The points of so many games, the first in each lane, of the best actions but for a share of random ones."""
+        """The points of this many games, the first in each lane, of greedy actions with a share of random ones."""
         scores: list[float] = []
         for first in range(0, games, self.lanes):
             random = np.random.default_rng(seed + first)
@@ -278,7 +278,7 @@ def _claims(of: Outcomes) -> list[Claim]:
         )
         for name, runs in of.items()
     }
-    p = 1.0  # where nobody's rewards ever change, there is no variance to test
+    p = 1.0  # where rewards never change, there is no variance to test
     if any(np.ptp(values) for values in about_their_means.values()):
         p = float(stats.levene(*about_their_means.values(), center="median").pvalue)
     d = paired_difference(np.log(np.maximum(spreads["GPF"], 1e-9)), np.log(np.maximum(spreads["baseline"], 1e-9)))
@@ -307,7 +307,7 @@ def _largest_losses(runs: Sequence[Outcome]) -> str:
 
 
 def _played(lines: Sequence[dict[str, Any]]) -> float:
-    """Mean points of the games that were learnt from; at first, nearly all of their actions were random."""
+    """Mean points of the games that were learned from; at first, nearly all of their actions were random."""
     return float(np.mean([points for line in lines for points in line["played"]]))
 
 
@@ -372,7 +372,7 @@ TASK = _task(
     "TASK",
     "Ms Pac-Man, the paper's setting",
     "Expected SARSA on frames of 32 x 32 pixels, 3072-128x4-9, 30 epochs of one game of at most 150 steps: 4,500"
-    " steps in all, in which nobody learns to play.",
+    " steps in all, too few to learn to play.",
     {},
     {},
 )
@@ -380,7 +380,7 @@ LONGER = _task(
     "mspacman-longer",
     "LONGER",
     "Ms Pac-Man, a setting that learns",
-    f"As in the paper's setting, but for {_longer_changes()}. Points of random play are those of the same games in"
+    f"As in the paper's setting, except for {_longer_changes()}. Points of random play are those of the same games in"
     " which all actions are random.",
     LONGER_SETTINGS,
     {"random": Measure("of random play", 0, ".0f", of_result("random"))},

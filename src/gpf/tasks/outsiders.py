@@ -1,6 +1,6 @@
 """Learners of stable-baselines3 and sb3-contrib in the suite, on our lanes, with our reward, discount and settings.
 
-A round is a rollout in all lanes and the gradient steps on it. A run that is killed goes on with the network, the
+A round is a rollout in all lanes and the gradient steps on it. A run that is killed continues with the network, the
 optimizer and the count of steps of its last checkpoint, in new episodes: it is not the same bit for bit.
 """
 

@@ -1,7 +1,7 @@
 """Train a navigator that finds the source of a smell.
 
 Four learners share one loop, one kind of network and one kind of run folder. An agent with and one without GPF differ
-in nothing but `Rules`: those of the second let nothing happen.
+only in `Rules`: those of the second change nothing.
 """
 
 import json
@@ -37,7 +37,7 @@ RECENT = 500
 PATHS = 200
 """Successful, and failed, held-out episodes whose trajectories are kept."""
 REPORTED = ("success", "low", "high", "mean_steps", "spl", "episodes")
-"""What a result says of held-out episodes."""
+"""Fields of a result about held-out episodes."""
 
 
 class PlumeTraining(Training[Config]):
@@ -62,11 +62,11 @@ class PlumeTraining(Training[Config]):
         return self.config.learner.make_optimizer(model)
 
     def planned_steps(self) -> int:
-        """Epochs, of which the share that is over is told at the end of each."""
+        """Epochs; the share that is over is reported after each."""
         return self.config.epochs
 
     def begin(self, extra: dict[str, Any] | None) -> None:
-        """Make the learner, and let it go on from its state."""
+        """Make the learner, and restore its state."""
         self.learner: Learner = make_learner(self.config, self.world, self.net, self.threads)
         if extra is not None:
             state = self.learner.state()
@@ -126,7 +126,7 @@ class PlumeTraining(Training[Config]):
         return step_flops(self.net.model, epochs, self.net.frozen)
 
     def policy(self) -> NetworkPolicy:
-        """The navigator as it is now."""
+        """The current navigator."""
         learner, network = self.config.learner, self.learner.network
         if self.learner.average is not None:
             network = network.with_values(self.learner.average.values)
@@ -135,8 +135,8 @@ class PlumeTraining(Training[Config]):
     def _recent(self, episodes: Episodes) -> list[list[Any]]:
         """Success and SPL of the latest episodes, oldest first.
 
-        All lanes begin at once and the first episodes to end are the fast ones, so that none counts before every lane
-        has had the time for a whole one.
+        All lanes begin at once and the first episodes to end are the fast ones, so none counts before every lane has
+        had the time for a whole one.
         """
         learner, longest = self.config.learner, self.world.max_steps + 1
         lived = self.progress["epoch"] * (longest if isinstance(learner, online.Settings) else learner.horizon)
@@ -146,7 +146,7 @@ class PlumeTraining(Training[Config]):
         return [*self.progress["recent"], *map(list, outcomes)][-RECENT:]
 
     def _metric(self) -> float | None:
-        """What growth looks at: SPL of the recent episodes; online, as in the paper, success of the last validation.
+        """The metric of growth: SPL of the recent episodes; online, as in the paper, success of the last validation.
 
         None while there is none; GPF's epochs begin with the first.
         """
@@ -169,7 +169,7 @@ class PlumeTraining(Training[Config]):
         return self.progress["validation"]
 
     def about(self) -> dict[str, Any]:
-        """What the navigator is, and the average of its weights that acts."""
+        """The description of the navigator, and the average of its weights that acts."""
         learner = self.config.learner
         about: dict[str, Any] = {"learner": learner.NAME}
         about |= {name: getattr(learner, name) for name in ("observation", "acting", "reward")}
@@ -178,7 +178,7 @@ class PlumeTraining(Training[Config]):
         return about
 
     def state(self) -> dict[str, Any]:
-        """What the learner goes on from."""
+        """The state of the learner."""
         return {f"learner/{name}": tensor for name, tensor in as_bytes(self.learner.state()).items()}
 
     def finish(self, phase: Phase) -> dict[str, Any]:

@@ -30,7 +30,7 @@ from gpf.tasks.spectra import analyse_run, drifts
 from gpf.tasks.task import Tell
 
 EPISODES = 200
-"""Held-out episodes that a report looks at, of a run that was not evaluated."""
+"""Held-out episodes in the report of a run that was not evaluated."""
 REPLAYED = 50
 """Episodes from which it tells what the navigator does when."""
 MOMENTS = 4
@@ -41,7 +41,7 @@ PIXELS = 360
 
 @dataclass(frozen=True)
 class Looked:
-    """Held-out episodes, and those among them that are shown; None where there is none."""
+    """Held-out episodes, and the shown ones among them; None without any."""
 
     navigator: Navigator
     evaluation: Evaluation
@@ -253,7 +253,7 @@ def _headline(config: dict[str, Any]) -> str:
 
 
 def _cards(result: dict[str, Any] | None, looked: Looked, last: dict[str, Any]) -> list[tuple[str, str]]:
-    """What matters at a glance."""
+    """The main numbers."""
     summary = looked.evaluation.summary()
     interval = f"[{summary['low']:.2%}, {summary['high']:.2%}]"
     steps = "-" if summary["mean_steps"] is None else f"{summary['mean_steps']:.0f}"

@@ -32,7 +32,7 @@ def show_result(result: dict[str, Any]) -> None:
 
 
 def regression(result: dict[str, Any]) -> str:
-    """What to say of a run whose last checkpoint is far below its best one."""
+    """The warning about a run whose last checkpoint is far below its best one."""
     last, best = result["validation"]["last"], result["validation"]["best"]
     run = shlex.quote(str(result["run"]))
     return (

@@ -26,7 +26,7 @@ ALIKE = 0.05
 
 
 def write_report(folder: str | Path, tell: Tell = lambda phase: None) -> Path:
-    """Write a run's `report.html`, as its task has it, and tell of each phase that begins; returns its path."""
+    """Write a run's `report.html`, as its task has it, and report each phase that begins; returns its path."""
     folder = Path(folder)
     task = task_of(folder)
     read_result(folder)  # a damaged one is refused, also where the report does not show it
@@ -44,7 +44,7 @@ def _write(task: Task[Any], folder: Path, tell: Tell) -> Path:
     tell("figures")
     if task.curves:
         save_figure(curves_figure(task.curves, {variant: [one]}, task.unit), place / "training.png")
-        sections["Learning"] = html.figure(place / "training.png", "What was measured after every round.")
+        sections["Learning"] = html.figure(place / "training.png", "Measurements after every round.")
     sections["Events"] = html.event_table(task.named(one.events, config), task.unit)
     if any("after" in event for event in one.events):
         save_figure(events_figure({variant: [one]}, task.unit), place / "events.png")
@@ -108,7 +108,7 @@ def weights_claim(paper: str, models: Sequence[nn.Module]) -> Claim:
     alike = [not len(bulk.spikes) and bulk.distance < ALIKE for some in bulks.values() for bulk in some]
     return Claim(
         paper,
-        "in the end, by layer, how many eigenvalues stand out above the law that fits the others, and the Kolmogorov"
+        "at the end, by layer, how many eigenvalues stand out above the law that fits the others, and the Kolmogorov"
         f" distance of those others from it, means over seeds: {'; '.join(said)}",
         Verdict.of_claim(all(alike), any(alike) and not all(alike), seeds=len(models)),
     )

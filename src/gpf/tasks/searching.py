@@ -1,6 +1,6 @@
 """Parts of all runs of the suite: the agent, its worlds, and the measures.
 
-Evaluations are written one by one, next to the checkpoints, so that a run that is killed repeats none.
+Evaluations are written one by one, next to the checkpoints; a run that is killed repeats none.
 """
 
 import statistics
@@ -42,7 +42,7 @@ class Config(settings.Settings):
     """Who searches where."""
 
     agent: str = "cast-and-surge"
-    """An agent of the suite, or `module:function` of one's own."""
+    """An agent of the suite, or `module:function` of your own."""
     worlds: tuple[str, ...] = ("reference",)
     """Where it is evaluated. It is trained in the first, unless it is a generalist."""
     seed: int = settings.number(0, 0, BLOCK - 1)
@@ -54,7 +54,7 @@ class Config(settings.Settings):
     quick: bool = False
     """Train for a moment only."""
     code: str = ""
-    """Digest of the module of one's own agent, so that a changed one is another run."""
+    """Digest of the module of your own agent; a changed one is another run."""
 
     @cached_property
     def who(self) -> Agent:
@@ -103,7 +103,7 @@ def untrained() -> dict[str, Any]:
 
 
 def evaluations(run: Run, config: Config, make: Make, threads: int | None, phase: Phase) -> dict[str, Any]:
-    """What an agent does in each of its worlds; those that have been evaluated before are read back."""
+    """Results of an agent in each of its worlds; those that have been evaluated before are read back."""
     folder = run.folder / "evaluations"
     folder.mkdir(exist_ok=True)
     for name in config.worlds:
@@ -114,7 +114,7 @@ def evaluations(run: Run, config: Config, make: Make, threads: int | None, phase
 
 
 def evaluated(config: Config, name: str, make: Make, threads: int | None) -> dict[str, Any]:
-    """What an agent does in a world: success, SPL, arrival times in s, and the time of a decision in ms."""
+    """Results of an agent in a world: success, SPL, arrival times in s, and the time of a decision in ms."""
     scenario = config.scenario(name)
     policy = make(name, scenario)
     result = held_out(policy, world_of(name), scenario, config.seed, config.episodes, threads)

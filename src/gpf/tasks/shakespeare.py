@@ -29,7 +29,7 @@ ROWS = 64
 
 @dataclass(frozen=True, kw_only=True)
 class Config(TwoVariants):
-    """What transformer to train on TinyShakespeare, and how; the values are the paper's."""
+    """Transformer on TinyShakespeare, and its training; the values are the paper's."""
 
     layers: int = 12
     """Transformer blocks: of the baseline from the start, of GPF at most."""
@@ -96,7 +96,7 @@ class GPT(nn.Module):
         return [block for block in self.blocks if isinstance(block, Block)]
 
     def hidden(self, tokens: Tensor) -> Tensor:
-        """What is known after each of the tokens, (B, T) to (B, T, C)."""
+        """Features after each of the tokens, (B, T) to (B, T, C)."""
         if tokens.shape[1] > self.context:
             raise ValueError(f"tokens must be at most {self.context}, the context, got {tokens.shape[1]}")
         x = self.token(tokens) + self.place.weight[: tokens.shape[1]]
@@ -115,7 +115,7 @@ class GPT(nn.Module):
         )
 
     def read(self, tokens: Tensor, room: int) -> tuple[Tensor, Cache]:
-        """Logits of what follows the last token, (1, vocabulary), and a cache with room for so many more."""
+        """Logits of what follows the last token, (1, vocabulary), and a cache with room for this many more."""
         x = self.token(tokens) + self.place.weight[: tokens.shape[1]]
         shared = []
         for block in self._stack():
@@ -139,7 +139,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
     """Cross-entropy of a linear layer's outputs, a few rows at a time: all logits at once would be 100 MB.
 
     Gradients are computed on the way, while the logits are still in the processor's cache. They stand upright, a column
-    for each row of x, for so all three products are fast.
+    for each row of x, which makes all three products fast.
     """
 
     @staticmethod
@@ -179,7 +179,7 @@ def linear_cross_entropy(x: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Text:
-    """The text as tokens, in three parts."""
+    """The text as tokens: train, validation and test split."""
 
     learnt: Tensor
     validation: Tensor
@@ -286,7 +286,7 @@ def make_model(config: Config) -> GPT:
 
 @torch.inference_mode()
 def sample(folder: Path, prompt: str, tokens: int, temperature: float, seed: int) -> str:
-    """Let the network of a run go on with a text."""
+    """Let the network of a run continue a text."""
     if not temperature >= 0.0:
         raise ValueError(f"temperature must be at least 0, got {temperature}")
     if tokens < 1:
@@ -297,7 +297,7 @@ def sample(folder: Path, prompt: str, tokens: int, temperature: float, seed: int
     said: list[int] = encoding.encode_ordinary(prompt) or encoding.encode_ordinary("\n")
     cache: Cache | None = None
     for _ in range(tokens):
-        if cache is None or cache.places == model.context:  # it is full: read the latest half anew
+        if cache is None or cache.places == model.context:  # it is full: read the latest half again
             past = said[-model.context // 2 :] if cache is not None else said[-model.context :]
             logits, cache = model.read(torch.tensor([past]), model.context - len(past))
         else:
@@ -310,7 +310,7 @@ def sample(folder: Path, prompt: str, tokens: int, temperature: float, seed: int
 
 
 LATE = 2_000
-"""Gradient steps at the end of a language model's training in which its loss is looked at."""
+"""Gradient steps at the end of a language model's training over which its loss is averaged."""
 CALM = 0.02
 """Nats by which a loss may end above its least, or spread more than another, before we call that volatile."""
 
@@ -390,7 +390,7 @@ TASK = Task(
     measures={
         "test": Measure("test loss, nats a token", -1, ".3f", of_result("test")),
         "test_a_character": Measure("nats a character", -1, ".3f", of_result("test_a_character")),
-        "validation": Measure("validation loss in the end", -1, ".3f", of_result("validation")),
+        "validation": Measure("final validation loss", -1, ".3f", of_result("validation")),
         "validation_a_character": Measure("nats a character", -1, ".3f", _validation_a_character),
         **COSTS,
     },

@@ -1,7 +1,7 @@
 """Learn in a stream of worlds that changes without notice, with one of several methods.
 
 All methods share the learner, its settings, the lanes and the stream; they differ in what they do to the network. A
-run is a folder like any other: a line of metrics for every visit, a line for every event, checkpoints to go on from.
+run is a folder like any other: a line of metrics for every visit, a line for every event, checkpoints to resume from.
 """
 
 from dataclasses import dataclass
@@ -51,17 +51,17 @@ MethodName = Literal[
     "one-each",
 ]
 ORACLES: tuple[MethodName, ...] = ("reset", "one-each")
-"""Methods that are told of every change: one begins anew, one has a network for each regime."""
+"""Methods that are notified of every change: one starts from scratch, one has a network for each regime."""
 FIXED: dict[str, int] = {"depth-1": 1, "depth-2": 2, "depth-4": 4}
 """Layers of the methods that are named after them."""
 BUDGET_DEPTH = 4
 """GPF may keep, in use and frozen together, as many parameters as a fixed network of this depth has."""
 LAYERS: dict[LearnerName, int] = {"policy-gradient": 2, "parallel": 1}
-"""Layers of all others; what suited each learner in first looks on another order."""
+"""Layers of all others, chosen for each learner on another order."""
 KEPT: dict[LearnerName, float] = {"policy-gradient": 0.25, "parallel": 0.6}
-"""Share of the weights of what GPF puts away: a policy bears more pruning than values, of which the greatest acts."""
+"""Share of weights in a stored version: a policy tolerates more pruning than values, which act by their maximum."""
 SOFTENED = 0.3
-"""What the logits of GPF's policy are multiplied with at a drop. Values act greedily, whatever their scale."""
+"""Factor of the logits of GPF's policy at a drop. Values act greedily, whatever their scale."""
 
 STRENGTHS: dict[LearnerName, dict[str, float]] = {
     "policy-gradient": {
@@ -89,7 +89,7 @@ VALUES = parallel.Settings(
     learning_rate=3e-3, discount=DISCOUNT, update_epochs=3, minibatch=1000, ema=0.0,
     exploration_start=EXPLORATION, exploration_end=EXPLORATION,
 )  # fmt: skip
-"""Rates are constant: nobody knows when the stream will end."""
+"""Rates are constant: the end of the stream is unknown."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,7 +153,7 @@ class Config(TaskConfig):
 
 @torch.no_grad()
 def soften(model: Any) -> None:
-    """Make the policy of a network less sure, and leave its features and its value as they are."""
+    """Make the policy of a network less sure, and leave its features and its value unchanged."""
     model.head.weight[: len(ACTIONS)] *= SOFTENED
     model.head.bias[: len(ACTIONS)] *= SOFTENED
 
@@ -189,7 +189,7 @@ class StreamTraining(Training[Config]):
         return torch.optim.Adam(model.parameters(), lr=settings.learning_rate, eps=1e-5, fused=True)
 
     def begin(self, extra: dict[str, Any] | None) -> None:
-        """Make the learner and the method, and let them go on from their state."""
+        """Make the learner and the method, and restore their state."""
         self.learner: Any = self._make_learner()
         self.method, self.recall = self._make_method()
         self._tried: tuple[tuple[int, ...], list[FlatNetwork]] = (), []  # the trial by its first epoch and versions
@@ -205,7 +205,7 @@ class StreamTraining(Training[Config]):
         self._kept = {regime: with_prefix(extra, f"kept/{n}/") for n, regime in enumerate(extra["regimes"])}
 
     def _fresh(self, depth: int, width: int = WIDTH) -> MLP:
-        """A model that has learnt nothing."""
+        """A model that has learned nothing."""
         shared = self.config.learner == "policy-gradient"
         model = MLP(INPUTS["memory"], width, len(ACTIONS) + shared, depth)
         if shared:
@@ -309,7 +309,7 @@ class StreamTraining(Training[Config]):
         return Round({"visit": now["visit"], "visits": visits}, events=events)
 
     def _epoch(self) -> list[Decision]:
-        """Walk all lanes through a rollout and learn from it, beside what is on trial; returns what happened."""
+        """Walk all lanes through a rollout and learn from it, next to the versions on trial; returns what happened."""
         now, rollouts, recall = self.progress, self.learner.rollouts, self.recall
         others = self._on_trial(recall) if recall and recall.trial else []
         self.learner.epoch(0.0, others)
@@ -358,13 +358,13 @@ class StreamTraining(Training[Config]):
             now["began"][lane] = now["visit"]
 
     def _enter(self, visit: int) -> None:
-        """Let the world be that of a visit; lanes go on in the midst of their episodes."""
+        """Let the world be that of a visit; lanes continue their current episodes."""
         if visit < len(self.stream.visits):
             done = sum(self.progress["ended"]) / self.stream.visits[visit].episodes
             self.learner.rollouts.world.set_scenario(self._rewarded(self.stream.at(visit, min(1.0, done))))
 
     def _leave(self, visit: int) -> None:
-        """What the oracles do at a change, of which nobody else knows."""
+        """Changes of the oracles, which alone are notified of a change."""
         if self.config.method not in ORACLES:
             return
         before, after = (self.stream.visits[n].regime for n in (visit - 1, visit))
@@ -393,7 +393,7 @@ class StreamTraining(Training[Config]):
         return self.net.count_parameters() * (1 + len(others))
 
     def _visit(self) -> dict[str, Any]:
-        """What is to be said of a visit at its end."""
+        """The numbers of a visit at its end."""
         now = self.progress
         layers = plasticity(self.net.model, self._probe)[:-1]  # the head has no units to lose
         known = {name: [found for found in now[name] if found is not None] for name in _NOBODY}
@@ -410,7 +410,7 @@ class StreamTraining(Training[Config]):
         }  # fmt: skip
 
     def state(self) -> dict[str, Any]:
-        """What the learner, the method and the oracle go on from."""
+        """The state of the learner, the method and the oracle."""
         extra: dict[str, Any] = {f"learner/{n}": t for n, t in as_bytes(self.learner.state()).items()}
         if self.method:
             extra |= {f"method/{name}": tensor for name, tensor in self.method.state().items()}

@@ -46,7 +46,7 @@ Tell = Callable[[str], None]
 
 
 class Config(Protocol):
-    """What every task's settings have in common."""
+    """Settings that every task has."""
 
     @property
     def seed(self) -> int:
@@ -86,7 +86,7 @@ class Task(Generic[C]):
     find_data: Callable[[C], object] = lambda config: None
     """Refuses to begin where the data of a run is missing, and cannot be had."""
     about: Callable[[C], dict[str, Any]] = lambda config: {}
-    """What else a run's config.json says, such as its world."""
+    """Further entries of a run's config.json, such as its world."""
     describe: Callable[[dict[str, Any]], str] | None = None
     """Says what the metrics of a round amount to."""
     describe_result: Callable[[dict[str, Any]], str] | None = None
@@ -95,35 +95,35 @@ class Task(Generic[C]):
     decisive: tuple[str, ...] = ()
     """Settings on which the defaults of others depend."""
     choices: Mapping[str, tuple[tuple[str, ...], str]] = field(default_factory=dict)
-    """Options beside the settings, on which those of `start` depend: their values, the first by default, and help."""
+    """Options besides the settings, on which those of `start` depend: their values, the first by default, and help."""
     metric: Callable[[C], str] = lambda config: METRIC
-    """What the rules look at, in words: the reasons of events call it so in reports."""
+    """The metric of the rules in words, for the reasons of events in reports."""
     report: Callable[[Path, Tell], Path] | None = None
     """Writes the report of a run; None for one of curves, events and spectra."""
 
     # How its variants are compared
     summary: str = ""
-    """What there is to say before the tables."""
+    """The text before the tables."""
     variants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """By name, the settings that differ."""
     ours: tuple[str, ...] = ("GPF",)
     """Those of them that are compared with the others; the first one's spectra are shown."""
     variant_of: Callable[[C], str] = lambda config: "run"
-    """What a run is called in its report."""
+    """The title of a run in its report."""
     measures: Measures = field(default_factory=dict)
     curves: Mapping[str, Callable[[dict[str, Any]], float]] = field(default_factory=dict)
     """By title, of a line of metrics."""
     claims: Callable[[Outcomes], list[Claim]] = lambda outcomes: []
     unit: str = "round"
-    """What curves are drawn over: a count of the metrics."""
+    """The x-axis of curves: a count in the metrics."""
     seeds: int = 6
     """How many a comparison trains; fewer allow no verdict."""
     network: Callable[[C], nn.Module] | None = None
-    """The network as it is before it learns, whose spectra are looked at."""
+    """The untrained network, whose spectra are computed."""
     spectra: str = ""
     """Layers whose names end like this are shown in the figure of spectra; all of them for an empty one."""
     on_weights: str = ""
-    """What the paper says of the eigenvalues of the weights."""
+    """The paper's claim about the eigenvalues of the weights."""
 
     @property
     def address(self) -> str:
@@ -133,7 +133,7 @@ class Task(Generic[C]):
     def options(self, typed: Mapping[str, str], source: Path | None = None) -> C:
         """The defaults of the command's options, given what was typed for those that others depend on.
 
-        They are the settings of the run `source`, if its network is to be fine-tuned.
+        They are the settings of the run `source`, to fine-tune its network.
         """
         values = {} if source is None else self.read(source).plain()
         for name in self.choices:
@@ -181,7 +181,7 @@ class Task(Generic[C]):
             raise RunError(f"run {folder} has other settings; use another folder, or delete that one")
 
     def create(self, folder: str | Path, config: C, source: str | Path | None = None) -> Run:
-        """A new run folder; what is refused leaves none behind.
+        """A new run folder; refused settings leave none behind.
 
         Args:
             folder: Where.
@@ -217,7 +217,7 @@ class Task(Generic[C]):
                 raise ValueError(f"the network of {source} does not fit the new run's settings ({reason})") from None
 
     def extend(self, run: Run, more: int) -> None:
-        """Let a finished run go on for longer; its result until then is kept under another name."""
+        """Extend a finished run; its result until then is kept under another name."""
         config, written = self.read(run.folder), read_config(run.folder)
         if self.length_setting is None:
             raise ValueError(f"a run of task {self.name!r} cannot be extended")
@@ -275,11 +275,11 @@ def train_shown(
     """Train a run to its end, and show how far it is; a new one that fails at once leaves no folder behind.
 
     Args:
-        task: What it learns.
-        run: Its folder, which is let go of in the end.
+        task: Its task.
+        run: Its folder, which is released at the end.
         threads: To step worlds with; None for one per core.
         tensorboard: Whether to write the metrics for TensorBoard, too.
-        then: What else to do, and to show the phases of.
+        then: A further action, whose phases are shown.
         new: Whether it has just been created.
     """
     try:
@@ -328,7 +328,7 @@ class TwoVariants(TaskConfig):
 
     @property
     def variant(self) -> str:
-        """What kind of network learns."""
+        """The kind of network."""
         return "baseline" if self.baseline else "GPF"
 
     @abstractmethod
@@ -355,7 +355,7 @@ class RoundTraining(Training[C]):
             write_snapshot(self.run.folder / "spectra", snapshot)
 
     def scored(self, metric: float) -> list[float]:
-        """What the rules look at, as a score of which more is better."""
+        """The metric of the rules, as a score to maximise."""
         return [metric if self.net.rules.mode == "max" else -metric]
 
 
@@ -391,8 +391,8 @@ def gradient_flops(weights: Sequence[float], frozen: Collection[int] = (), below
     """Floating-point operations of a gradient step, for one sample: of layers one after the other, by their weights.
 
     Two a weight forwards, two for the gradient of a weight that learns, two to pass on what comes back, where a layer
-    before it learns, or what lies below all of them, such as embeddings. What is pruned counts: it is multiplied with
-    zero all the same.
+    before it learns, or what lies below all of them, such as embeddings. Pruned weights count: they are multiplied all
+    the same.
     """
     total, learning = 0.0, below
     for n, size in enumerate(weights):
@@ -402,14 +402,14 @@ def gradient_flops(weights: Sequence[float], frozen: Collection[int] = (), below
 
 
 def of_result(name: str) -> Callable[[Outcome], float]:
-    """What a run's result calls so."""
+    """The value of this name in a run's result."""
     return lambda outcome: float(outcome.result[name])
 
 
 BOTH: dict[str, dict[str, Any]] = {"baseline": {"baseline": True}, "GPF": {}}
 """The variants of `TwoVariants`."""
 COSTS: dict[str, Measure] = {
-    "depth": Measure("layers in the end", 0, ".0f", of_result("depth")),
+    "depth": Measure("final layers", 0, ".0f", of_result("depth")),
     "parameters": Measure("parameters that are not zero", -1, ",.0f", of_result("parameters")),
     "flops": Measure("operations, 10^12", -1, ",.1f", lambda outcome: outcome.result["flops"] / 1e12),
 }

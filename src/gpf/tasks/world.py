@@ -97,7 +97,7 @@ class Training(RoundTraining[Config]):
         }
 
     def about(self) -> dict[str, Any]:
-        """What the data taught beside the network."""
+        """Statistics of the data, in addition to the network."""
         return {"found": self._found, "coupling": self._coupling()}
 
     def _rate(self) -> float:
@@ -167,7 +167,7 @@ def _result_line(result: dict[str, Any]) -> str:
 
 
 def group_name(folder: Path) -> str:
-    """What a run is called in tables."""
+    """The name of a run in tables."""
     config = read_run_config(folder)
     return "GPF" if config.gpf else f"{config.depth} blocks from the start"
 

@@ -47,8 +47,8 @@ class Windows:
 def passages(dataset: Dataset, steps: int, batch: int = 64) -> Iterator[tuple[Tensor, Tensor]]:
     """Every observation of a dataset that follows an action, once, with at least half a window before it if possible.
 
-    Yields codes, (B, 2 steps + 2), padded with PAD at the end, and a mask of the positions after the first that are to
-    be predicted, (B, 2 steps + 1).
+    Yields codes, (B, 2 steps + 2), padded with PAD at the end, and a mask of the positions after the first that the
+    model predicts, (B, 2 steps + 1).
     """
     rows, masks = [], []
     size, half = 2 * steps + 1, steps // 2

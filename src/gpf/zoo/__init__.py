@@ -6,7 +6,7 @@ from gpf.settings import unknown
 
 PREFIX = "zoo:"
 NAMES = ("reference", "turbulent")
-"""What is there. Each is a run folder without the state of its training; its CARD.md says what it is good for."""
+"""The navigators. Each is a run folder without the state of its training; its CARD.md says what it is good for."""
 
 
 def is_of_zoo(name: str | Path) -> bool:
@@ -15,7 +15,7 @@ def is_of_zoo(name: str | Path) -> bool:
 
 
 def run_folder(name: str | Path) -> Path:
-    """The folder of a navigator's run: of one of the zoo by its name, such as `zoo:reference`, or the path as it is."""
+    """The folder of a navigator's run: one of the zoo by its name, such as `zoo:reference`, or the path unchanged."""
     if not is_of_zoo(name):
         return Path(name)
     if (short := str(name).removeprefix(PREFIX)) not in NAMES:

@@ -1,7 +1,6 @@
 """Hugging Face's Trainer with a model that grows, prunes and freezes."""
 
 import logging
-import runpy
 import shutil
 import subprocess
 import sys
@@ -304,12 +303,3 @@ def test_without_transformers_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(ImportError, match="pip install transformers accelerate"):
         import gpf.network.integrations.huggingface  # noqa: F401
-
-
-def test_the_example_runs(monkeypatch, capsys):
-    path = Path(__file__).parents[3] / "examples" / "huggingface_trainer.py"
-    monkeypatch.setattr(sys, "argv", [str(path), *["--steps", "60"]])
-    runpy.run_path(str(path), run_name="__main__")
-    said = capsys.readouterr().out
-    assert "grown layer 1" in said
-    assert "loss on new sequences: " in said

@@ -3,9 +3,7 @@
 import copy
 import csv
 import dataclasses
-import runpy
 import sys
-from pathlib import Path
 
 import gymnasium
 import numpy as np
@@ -274,12 +272,3 @@ def test_without_stable_baselines_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "stable_baselines3.common.base_class", None)
     with pytest.raises(ImportError, match="pip install stable-baselines3"):
         import gpf.network.integrations.sb3  # noqa: F401
-
-
-def test_the_example_runs(monkeypatch, capsys):
-    path = Path(__file__).parents[3] / "examples" / "sb3_growing_policy.py"
-    monkeypatch.setattr(sys, "argv", [str(path), *["--steps", "2500"]])
-    runpy.run_path(str(path), run_name="__main__")
-    said = capsys.readouterr().out
-    assert "grown layer 1" in said
-    assert "mean return: " in said

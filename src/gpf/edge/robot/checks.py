@@ -1,4 +1,4 @@
-"""What is wrong with a message, in one sentence. Pure functions."""
+"""Checks of messages: the fault in one sentence. Pure functions."""
 
 import math
 from typing import Any

@@ -38,7 +38,7 @@ class Robot:
     >>> command = robot.command()  # doctest: +SKIP
 
     Args:
-        navigator: What `gpf.load_navigator` returns, or any function from a raw observation, shape (8,), to an action.
+        navigator: A result of `gpf.load_navigator`, or any function from a raw observation, shape (8,), to an action.
         scenario: The world that it was trained in; None for the navigator's own.
         limits: Velocities, timeouts, and what is plausible.
         clock: Returns the time in s, on the clock of the messages' stamps.
@@ -93,7 +93,7 @@ class Robot:
         self.resume()
 
     def resume(self) -> None:
-        """Go on as soon as every sensor is heard and plausible; the navigator remembers what it observed before."""
+        """Continue as soon as every sensor is heard and plausible; the navigator remembers what it observed before."""
         self.motion = None
         self._change("waiting", self._waiting_for(self.clock()))
 
@@ -102,12 +102,12 @@ class Robot:
         self._stop(reason, by_sensor=False)
 
     def reject(self, sensor: Sensor, reason: str) -> None:
-        """Take note that something unreadable came from a sensor; it stops the robot like an implausible reading."""
+        """Record an unreadable message of a sensor; it stops the robot like an implausible reading."""
         self._newest.pop(sensor, None)
         self._stop(reason, by_sensor=True)
 
     def receive(self, message: Message) -> None:
-        """Take note of a message; one that is not newer than the last of its sensor is ignored, unless it is bad."""
+        """Record a message; one that is not newer than the last of its sensor is ignored, unless it is bad."""
         now = self._time()
         sensor = sensor_of(message)
         self._write(sensor, now, dataclasses.asdict(message))
@@ -133,7 +133,7 @@ class Robot:
             self.resume()
 
     def command(self) -> Command:
-        """What to do now; zero unless the robot is running."""
+        """The current command; zero unless the robot is running."""
         now = self._time()
         if self.status.state == "waiting":
             self._change(*(("waiting", reason) if (reason := self._waiting_for(now)) else ("running", "")))
@@ -166,7 +166,7 @@ class Robot:
         self._write("action", now, {"action": action, "name": ACTIONS[action], "observation": raw.tolist()})
 
     def _time(self) -> float:
-        """The time; a clock that went backwards stops the robot, for ages are then meaningless."""
+        """The time; a clock that went backwards stops the robot, because ages are then meaningless."""
         now = float(self.clock())
         if now < self._now:
             back = self._now - now

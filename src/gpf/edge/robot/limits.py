@@ -1,4 +1,4 @@
-"""What a robot may do, and what its sensors may say."""
+"""Limits of a robot's motion and of its sensors' values."""
 
 from dataclasses import dataclass
 

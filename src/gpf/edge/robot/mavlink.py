@@ -46,7 +46,7 @@ class MavlinkRobot:
     >>> robot.run()  # doctest: +SKIP
 
     Args:
-        robot: What decides.
+        robot: The robot.
         connection: Of pymavlink.
         system: The system that is steered.
         component: Its component.
@@ -61,7 +61,7 @@ class MavlinkRobot:
         self._reported: Status | None = None
 
     def take(self, message: Any) -> None:
-        """Take note of a message; what is not for the robot is ignored."""
+        """Record a message; others are ignored."""
         kind = message.get_type()
         if kind == "NAMED_VALUE_FLOAT":
             self._take_gas(message)
@@ -91,7 +91,7 @@ class MavlinkRobot:
         return command
 
     def run(self) -> None:
-        """Go on until interrupted."""
+        """Run until interrupted."""
         period = self.robot.limits.command_period
         due = time.monotonic()
         while True:

@@ -1,4 +1,4 @@
-"""What a robot tells a navigator, and what it is told to do: messages with their units.
+"""Messages from a robot to a navigator and back, with their units.
 
 Angles are in rad, counter-clockwise from +x. Stamps are in s, on the clock of the `Robot` that receives the message.
 """
@@ -12,9 +12,9 @@ from gpf.plume.inputs import shown, unknown
 
 Sensor = Literal["gas", "wind", "odometry"]
 SENSORS: tuple[Sensor, ...] = ("gas", "wind", "odometry")
-"""What a robot needs before it moves."""
+"""Messages that a robot needs before it moves."""
 FRAMES = ("world", "robot")
-"""What a direction of the wind is measured from: +x of the world, or straight ahead of the robot."""
+"""Reference of a wind direction: +x of the world, or straight ahead of the robot."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Wind:
     direction: float
     """Direction that it blows to, rad."""
     frame: str = "world"
-    """What the direction is measured from: `world` (+x) or `robot` (straight ahead)."""
+    """Reference of the direction: `world` (+x) or `robot` (straight ahead)."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ State = Literal["waiting", "running", "stopped"]
 
 @dataclass(frozen=True)
 class Status:
-    """What a robot does, and why."""
+    """A robot's command, and its reason."""
 
     stamp: float
     """Since when, s."""

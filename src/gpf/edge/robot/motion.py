@@ -11,7 +11,7 @@ from gpf.plume.scenario import ACTIONS, Scenario
 
 @dataclass(frozen=True)
 class Motion:
-    """The motion of one action. Each of its two parts lasts whole command periods, so that it is executed exactly."""
+    """The motion of one action. Each of its two parts lasts whole command periods and is executed exactly."""
 
     turn_time: float
     """How long it turns, s."""
@@ -30,11 +30,11 @@ class Motion:
         return self.turn_time + self.forward_time
 
     def is_over(self, elapsed: float) -> bool:
-        """Whether it is, so many seconds after it began."""
+        """Whether it is over, this many seconds after it began."""
         return elapsed >= self.duration - self.slack
 
     def command(self, elapsed: float, now: float) -> Command:
-        """The velocities so many seconds after it began."""
+        """The velocities this many seconds after it began."""
         if elapsed < self.turn_time - self.slack:
             return Command(now, 0.0, self.angular)
         return Command(now, self.linear, 0.0)

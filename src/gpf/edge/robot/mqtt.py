@@ -36,7 +36,7 @@ class MqttRobot:
     robot's clock, so give it `clock=time.time` if sensors send UNIX times. Retained readings are ignored.
 
     Args:
-        robot: What decides.
+        robot: The robot.
         host: Of the broker.
         port: Of the broker.
         prefix: Of the topics.
@@ -66,7 +66,7 @@ class MqttRobot:
         return self._send()
 
     def run(self) -> None:
-        """Go on until interrupted."""
+        """Run until interrupted."""
         while True:
             self.step()
 
@@ -99,7 +99,7 @@ class MqttRobot:
         self._reported = None
 
     def _received(self, client: mqtt.Client, userdata: Any, message: mqtt.MQTTMessage) -> None:
-        """Take note of a message; where it stops the robot, say so without waiting for the next period."""
+        """Record a message; if it stops the robot, report that without waiting for the next period."""
         if message.retain:
             return  # it is of unknown age
         topic = message.topic.removeprefix(f"{self._prefix}/")

@@ -20,7 +20,7 @@ class Flight:
     """An episode of a simulated robot."""
 
     actions: list[int]
-    """What the navigator chose."""
+    """The navigator's action."""
     found: bool
     """Whether the robot found the source."""
     seconds: float
@@ -66,7 +66,7 @@ class _Body:
         (self.x, self.y), self.heading = state.position.tolist(), state.heading
 
     def arrive(self, raw: NDArray[np.float32]) -> None:
-        """Take note of how far the commands led from where the action led; then be where that was."""
+        """Record how far the commands led from the action's end point; then move there."""
         state = self.env.state()
         if not self.env.world.lanes[0]["bump"]:
             off = math.hypot(self.x - state.position[0], self.y - state.position[1])
@@ -96,7 +96,7 @@ def fly(
     limits: Limits | None = None,
     log: Log | None = None,
 ) -> Flight:
-    """Fly one episode of `PlumeEnv` through a `Robot`, with nothing but messages and commands between them.
+    """Fly one episode of `PlumeEnv` through a `Robot`, with only messages and commands between them.
 
     While the robot turns the world stands still, as it does in training, and the sensors repeat what they show.
     """

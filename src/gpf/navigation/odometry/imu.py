@@ -1,4 +1,4 @@
-"""A simulated inertial measurement unit (IMU): what gyro and accelerometer report of a step, for three grades.
+"""A simulated inertial measurement unit (IMU) in three grades: readings of gyro and accelerometer over a step.
 
 A step of the plume world is a turn on the spot followed by a straight walk at constant speed, in that order. The robot
 brakes, turns and accelerates again at the beginning of the step, so that the accelerometer along its body sees the
@@ -8,7 +8,7 @@ interval as IMUs with increment outputs do. The filter uses the sums of a step o
     turned = turn + T b_g + n_g,    gained = change of speed + T b_a + n_a,
 
 with the white noise of the samples in n (variance: noise^2 T / rate) and biases b that hold still within a step and
-walk at its end. These sums have exactly the law of the summed samples, so that nobody has to draw the samples.
+walk at its end. These sums have exactly the law of the summed samples, which need not be drawn.
 """
 
 import math
@@ -83,7 +83,7 @@ def start_imu(o: Record, q: Record, stream: NDArray[np.uint64]) -> None:
 def read_imu(
     o: Record, q: Record, seconds: float, turn: float, gain: float, stream: NDArray[np.uint64]
 ) -> tuple[float, float]:
-    """What gyro and accelerometer report of a step: rad and m/s; the biases walk at its end."""
+    """Readings of gyro and accelerometer over a step: rad and m/s; the biases walk at its end."""
     root = math.sqrt(seconds)
     turned = turn + seconds * o.gyro_bias + q.gyro_density * root * normal(stream)
     gained = gain + seconds * o.accelerometer_bias + q.accelerometer_density * root * normal(stream)

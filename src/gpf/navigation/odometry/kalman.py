@@ -14,7 +14,7 @@ and four things correct it, each a number with Gaussian noise:
     commanded turn = h' - h - slip       commanded speed = v' - slip
     vane           = w - h + noise       contact with the plume: 0 = y - a + noise
 
-The turn's slip is measured by the gyro whose noise is also in h', so that this correction takes their covariance into
+The turn's slip is measured by the gyro whose noise is also in h', so this correction takes their covariance into
 account.
 
 Errors are estimates minus truth, but for the position: its error is the invariant one (Barrau and Bonnabel 2017), what
@@ -94,7 +94,7 @@ def predict(e: Record, q: Record, seconds: float, turned: float, gained: float, 
 
 @device
 def _turning(m: NDArray[np.float64], i: int) -> float:
-    """What an error of 1 rad in a turn adds to the error of number i: x, y or heading."""
+    """The effect of an error of 1 rad in a turn on the error of number i: x, y or heading."""
     if i == HEADING:
         return 1.0
     return m[Y] if i == X else -m[X]
@@ -149,7 +149,7 @@ def _drift(e: Record, q: Record, seconds: float) -> None:
 
 @device
 def _add(p: NDArray[np.float64], to: int, of: int, share: float) -> None:
-    """What becomes of a covariance when a share of one number is added to another one."""
+    """Update a covariance when a share of one number is added to another one."""
     for i in range(len(p)):
         p[to, i] += share * p[of, i]
     for i in range(len(p)):

@@ -1,4 +1,4 @@
-"""What an odometry filter assumes of a robot and of the wind, as one row of numbers for its kernels."""
+"""Assumptions of an odometry filter about a robot and the wind, as one row of numbers for its kernels."""
 
 import dataclasses
 import math
@@ -15,7 +15,7 @@ from gpf.settings import check, choose, number
 Grade = Literal["industrial", "drone", "consumer"]
 """The names of `imu.GRADES`."""
 Aids = Literal["none", "vane", "vane and gas"]
-"""What corrects the dead reckoning of IMU and commands: nothing, the vane, or the vane and contacts with the plume."""
+"""Corrections of the dead reckoning of IMU and commands: nothing, the vane, or the vane and contacts with the plume."""
 
 ROW = np.dtype(
     [
@@ -32,7 +32,7 @@ ROW = np.dtype(
 
 @dataclass(frozen=True, kw_only=True)
 class Model:
-    """What a filter assumes. Slip and vane noise are also what is simulated."""
+    """Assumptions of a filter. Slip and vane noise are also simulated."""
 
     imu: Imu = GRADES["drone"]
     aids: Aids = "vane and gas"
@@ -59,7 +59,7 @@ class Model:
     """Reading above which there is a whiff, concentration."""
     gap: float = number(10.0, 0.0)
     """Least time between two contacts that count, s: the first whiff after it is one. A robot stays on its side of the
-    plume for a while, so that contacts soon after each other say the same."""
+    plume for a while, so contacts in quick succession repeat each other."""
     calm: float = number(0.05, 0.0)
     """Wind speed below which the vane is not read, m/s."""
 

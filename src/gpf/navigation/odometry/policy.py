@@ -13,7 +13,7 @@ from gpf.plume.scenario import Scenario
 from gpf.plume.world import RAW
 
 Odometry = Literal["perfect", "filter"]
-"""What a policy knows of its own motion: the truth, or what a filter makes of an IMU, commands, vane and gas."""
+"""Own motion that a policy gets: the truth, or a filter's estimate from an IMU, commands, vane and gas."""
 
 
 class Reckoning(Policy, Protocol):
@@ -29,7 +29,7 @@ class Reckoning(Policy, Protocol):
 
 
 def reckons(policy: Policy) -> TypeGuard[Reckoning]:
-    """Whether a policy reckons its place, so that it matters what it knows of its own motion."""
+    """Whether a policy uses dead reckoning, and therefore knowledge of its own motion."""
     return getattr(policy, "reckons", False)
 
 

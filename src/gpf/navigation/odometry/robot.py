@@ -29,7 +29,7 @@ class OdometryFilter:
         """Begin at rest.
 
         Args:
-            model: What the filter assumes; None for the defaults.
+            model: Assumptions of the filter; None for the defaults.
             heading: In the world's frame, rad; uncertain by `Model.heading_sigma`.
             axis: Crosswind place of the plume's axis, seen from here, m; uncertain by `Model.axis_prior`.
         """
@@ -54,11 +54,11 @@ class OdometryFilter:
         _predict(self._estimate, self._row, seconds, turned, gained, _finite("turn", turn), _finite("speed", speed))
 
     def update_vane(self, direction: float) -> None:
-        """Take note of the vane: the angle from the robot's axis to where the wind blows to, rad, counter-clockwise."""
+        """Add a reading of the vane: the downwind direction from the robot's axis, rad, counter-clockwise."""
         _update_vane(self._estimate, self._row, _finite("direction", direction))
 
     def update_gas(self) -> None:
-        """Take note of a contact with the plume; of those within `Model.gap` seconds of the last one, call none."""
+        """Add a contact with the plume; of those within `Model.gap` seconds of the last one, call none."""
         _update_gas(self._estimate, self._row)
 
     @property

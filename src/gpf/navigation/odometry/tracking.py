@@ -1,4 +1,4 @@
-"""Robots that do not know where they are: sensors simulated step by step, and what a filter makes of them.
+"""Robots that do not know where they are: sensors simulated step by step, and a filter's estimates.
 
 The world carries out every action exactly, and its observation holds the true heading. What the robot is told of its
 own motion is off by slip, `told = done - slip`, which to a filter is the same as motion that is off by slip. IMU and
@@ -55,7 +55,7 @@ def track(
     raw: NDArray[np.float32],
     out: NDArray[np.float32],
 ) -> None:
-    """Take note of a raw observation, and write it as the robot sees it: the angles by its own heading.
+    """Record a raw observation, and write it as the robot sees it: the angles by its own heading.
 
     Args:
         o: The lane's `TRACKER`.
@@ -63,8 +63,8 @@ def track(
         stride: Way of a step, m.
         seconds: Duration of a step, s.
         stream: Random numbers.
-        raw: What the world says, with the true heading.
-        out: What the robot knows; may be `raw` itself.
+        raw: The world's observation, with the true heading.
+        out: The robot's observation; may be `raw` itself.
     """
     e, heading = o.estimate, raw[4]
     vane = wrap(raw[3] - heading)

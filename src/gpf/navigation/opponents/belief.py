@@ -26,8 +26,8 @@ def set_prior(
 ) -> None:
     """Believe what is known at the start: distances from nearest to farthest, m, about upwind, rad.
 
-    All distances are equally likely, as are all directions within the spread `bearing`, but for a share that may be
-    anywhere. Beyond the greatest distance the belief falls off over a metre or two.
+    All distances are equally likely, as are all directions within the spread `bearing`, except for a share that may
+    be anywhere. Beyond the greatest distance the belief falls off over a metre or two.
     """
     reach = len(belief) // 2
     total = 0.0
@@ -62,10 +62,10 @@ def learn(
         odour: The map around the agent.
         model: Of detection.
         row: Of the agent's cell.
-        column: Likewise.
-        whiff: What was observed.
+        column: Of the agent's cell.
+        whiff: The observation.
         trust: Power of the likelihood, below 1 because successive observations are correlated.
-        doubt: Share of the belief that is spread evenly, so that no cell is ever given up.
+        doubt: Share of the belief that is spread evenly, which keeps every cell possible.
     """
     log = odour.whiff_log if whiff else odour.blank_log
     outside = (model.false if whiff else 1.0 - model.false) ** trust
@@ -143,7 +143,7 @@ def expected_score(
         near: Distance within which the source is found, cells.
         model: Of detection.
         row: Of the cell.
-        column: Likewise.
+        column: Of the agent's cell.
     """
     reach, box, middle = len(odour.whiff) // 2, odour.box, len(distances) // 2
     whiff = whiff_log = whiff_distance = 0.0  # over joint weights of a whiff inside the box

@@ -33,7 +33,7 @@ class Bilateral:
     gain: float = 60.0
     """Turn from upwind towards the stronger antenna, per unit of (left - right) / (left + right), deg."""
     surge: float = 0.5
-    """How long to go on upwind after a whiff, s."""
+    """How long to continue upwind after a whiff, s."""
     cast: float = 3.0
     """Duration of the first cast, s."""
     growth: float = 3.0

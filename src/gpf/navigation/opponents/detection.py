@@ -88,7 +88,7 @@ class _Walks:
         self.whiffs = np.zeros((observations, LANES), np.bool_)
 
     def run(self) -> None:
-        """Walk, and take note of every observation."""
+        """Walk, and record every observation."""
         rng = np.random.default_rng(0)
         actions, everyone = np.zeros(LANES, np.int64), np.arange(LANES)
         tracks, wandering = self.tracks, everyone % 2 == 1

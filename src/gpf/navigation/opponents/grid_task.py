@@ -67,7 +67,7 @@ class GridTask:
 
     @property
     def outcomes(self) -> int:
-        """Numbers of hits that are told apart: 0, 1, ... and the last one for so many or more."""
+        """Numbers of hits that are distinguished: 0, 1, ... and the last one for this many or more."""
         nearest = float(self.mean_hits(np.ones(1))[0])
         return math.ceil(nearest + math.sqrt(nearest)) + 1
 
@@ -95,7 +95,7 @@ class GridTask:
         return np.asarray(weights / weights.sum())
 
     def tables(self) -> "Tables":
-        """What the kernels look up."""
+        """Tables of the kernels."""
         rows = 1 if self.dimensions == 1 else self.size
         y, x = np.mgrid[1 - rows : rows, 1 - self.size : self.size]
         likelihood = np.ascontiguousarray(self.likelihoods(np.hypot(x, y)))
@@ -195,7 +195,7 @@ def _run(tables: Any, rule: int, most_steps: int, stream: Any, belief: Any, logs
 
 @device
 def update(tables: Any, belief: NDArray[np.float64], row: int, column: int, hits: int) -> None:
-    """Bayes' rule after so many hits in a cell that does not hold the source."""
+    """Bayes' rule after this many hits in a cell that does not hold the source."""
     total = 0.0
     for i in range(tables.rows):
         for j in range(tables.columns):

@@ -1,4 +1,4 @@
-"""What an agent that knows its own sensors makes of its readings: the source's odour at each antenna.
+"""The source's odour at each antenna, estimated by an agent that knows its own sensors.
 
 The time constants of a slow sensor are undone, and two gas channels are solved for the two substances.
 """
@@ -18,19 +18,19 @@ from gpf.plume.sensors import IDEAL, METAL_OXIDE, calibrated, static_ratio
 WHIFF = 3.64e-3
 """Concentration above which there is a whiff, for the presets' sensor."""
 _FAST = 0.5
-"""Share of its way that a sensor must cover in a step to be read as it is."""
+"""Share of its way that a sensor must cover in a step to be read without correction."""
 
 NOSE = np.dtype([("before", np.float64, (4,)), ("sniffed", np.int64)])
-"""What is remembered of sensors: the last readings, where the response is linear, and whether there are any."""
+"""Memory of sensors: the last readings, where the response is linear, and whether there are any."""
 SENSING = np.dtype(
     [(name, np.float64) for name in ("whiff", "slow", "metal", "direction", "rise", "recovery", "mixed")]
     + [("unmixing", np.float64, (2,))]
 )
-"""What an agent knows of its sensors; see `sensing_of`."""
+"""Knowledge of an agent about its sensors; see `sensing_of`."""
 
 
 def sensing_of(scenario: Scenario) -> tuple[Any, Any]:
-    """What is known of the sensors of a scenario, as records: the `SENSING`, and the scenario's row."""
+    """Knowledge about the sensors of a scenario, as records: the `SENSING`, and the scenario's row."""
     row = row_of(scenario)
     steps = scenario.substeps
     rise, recovery = (1.0 - (1.0 - float(row[name])) ** steps for name in ("sensor_rise", "sensor_recovery"))
@@ -64,7 +64,7 @@ def sniff(q: Record, p: Record, nose: Record, raw: NDArray[np.float32]) -> tuple
 
 @device
 def _restored(q: Record, p: Record, nose: Record, element: int, reading: float) -> float:
-    """The concentration that a reading follows: what a first-order response must have had as its input."""
+    """The concentration that a reading follows: the input of a first-order response."""
     if q.slow == 0.0:
         return reading
     now = static_ratio(p, reading) if q.metal != 0.0 else reading

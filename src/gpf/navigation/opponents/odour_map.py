@@ -18,7 +18,7 @@ _LEAST, _MOST = 1e-3, 0.999
 class OdourMap(NamedTuple):
     """Probabilities by the displacement of the source from the agent, in cells; the middle is the agent's cell.
 
-    Shapes are (n, n), and all but `box` hold only inside the box; elsewhere a whiff is as likely as far from the plume.
+    Shapes are (n, n). All except `box` hold only inside the box; elsewhere a whiff is as likely as far from the plume.
     """
 
     mean: NDArray[np.float64]
@@ -35,7 +35,7 @@ class OdourMap(NamedTuple):
 
 
 def blank_map(reach: int) -> OdourMap:
-    """A map of so many cells to each side."""
+    """A map with this many cells to each side."""
     n = 2 * reach + 1
     mean, whiff, whiff_log, blank_log = np.zeros((4, n, n))
     return OdourMap(mean, whiff, whiff_log, blank_log, np.zeros(4, np.int64), np.zeros(n))

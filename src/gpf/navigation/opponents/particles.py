@@ -32,7 +32,7 @@ _FILTER = np.dtype(
     ]
     + [(name, np.float64) for name in ("surge", "commitment")]
 )
-"""What the kernel needs of a policy and a scenario."""
+"""The kernel's parameters of a policy and a scenario."""
 
 
 @dataclass
@@ -54,7 +54,7 @@ class ParticleFilter:
     jitter: float = 0.15
     """Standard deviation by which particles are moved when they are drawn again, per axis, m."""
     renewed: float = 0.02
-    """Share of them that is then drawn from the prior, so that no place is ever given up."""
+    """Share of them that is then drawn from the prior, which keeps every place possible."""
 
     def begin(self, seeds: Sequence[int], scenario: Scenario) -> None:
         """Forget everything and begin one episode per seed."""

@@ -1,4 +1,4 @@
-"""What a move is worth to a searcher that keeps a belief: the scores of infotaxis and of space-aware infotaxis.
+"""The value of a move for a searcher that keeps a belief: the scores of infotaxis and of space-aware infotaxis.
 
 A move has outcomes, which split the belief p into joint weights w = p L of each outcome's likelihood L. Three sums over
 the places where the source may be are enough for a score: the mass sum w, sum w log2 w, and sum w d of the distances d.

@@ -86,7 +86,7 @@ class Infotaxis(BeliefPolicy):
 
 
 class SpaceAwareInfotaxis(BeliefPolicy):
-    """Heads where it expects the least effort from there on (Loisy & Eloy 2022)."""
+    """Heads where it expects the minimum remaining effort (Loisy & Eloy 2022)."""
 
     RULE: ClassVar[int] = SPACE_AWARE
 
@@ -107,7 +107,7 @@ SEARCH = np.dtype(
     [(name, np.float64) for name in ("trust", "blank_trust", "doubt", "cell", "radius", "nearest", "farthest", "near")]
     + [("rule", np.int64), ("commitment", np.int64)]
 )
-"""What the kernel needs of a policy and a scenario."""
+"""The kernel's parameters of a policy and a scenario."""
 
 
 def _search_of(policy: BeliefPolicy, scenario: Scenario, cell: float) -> Any:

@@ -45,7 +45,7 @@ TRACK = np.dtype(
     + [("nose", NOSE)],
     align=True,
 )
-"""What is remembered of a lane's walk: the place from the start, and the walls of the domain that have been met, m;
+"""Memory of a lane's walk: the place from the start, and the walls of the domain that have been met, m;
 how far the wind has carried air, m; the smoothed wind, m/s; the heading to get around something, its side, and the step
 until which it holds; the direction of a wall that may be one of two; steps since the start; steps with a whiff since
 the last observation; observations; and the step of the last bump."""
@@ -83,7 +83,7 @@ WALK = np.dtype(
     [(name, np.float64) for name in ("stride", "time_step", "duration", "smoothing")]
     + [(name, np.int64) for name in ("interval", "ages", "spacing", "obstacles")]
 )
-"""What kernels need of a pace and a scenario."""
+"""The kernels' parameters of a pace and a scenario."""
 _SMOOTHING = 2.0
 """Time constant of the smoothed wind, s."""
 
@@ -118,7 +118,7 @@ class Tracks:
 
 @device
 def follow(q: Record, p: Record, walk: Record, track: Record, raw: NDArray[np.float32]) -> tuple[float, float]:
-    """Take note of an observation; returns the concentrations at the left and the right antenna."""
+    """Record an observation; returns the concentrations at the left and the right antenna."""
     wind_x, wind_y = raw[2] * math.cos(raw[3]), raw[2] * math.sin(raw[3])
     if track.step == 0:
         track.wind_x, track.wind_y = wind_x, wind_y
@@ -239,7 +239,7 @@ def is_due(walk: Record, track: Record) -> bool:
 def look_back(walk: Record, track: Record, knots: NDArray[np.float64], path: NDArray[np.float64]) -> None:
     """Keep how far air has been carried, and write from where it has come: for each age a displacement, m.
 
-    What the wind did before the start is taken to be its mean since then.
+    The wind before the start is assumed to be its mean since then.
     """
     now, ring = track.observations, len(knots)
     knots[now % ring, 0], knots[now % ring, 1] = track.carried_x, track.carried_y

@@ -54,7 +54,7 @@ def ship(preset: str, parameters: dict[str, float]) -> None:
 
 
 def _physics(scenario: Scenario) -> dict[str, Any]:
-    """What a scenario is like, without its reward and its time limit."""
+    """A scenario without its reward and its time limit."""
     fields = dataclasses.asdict(scenario)
     return {
         name: value for name, value in fields.items() if not name.startswith("reward_") and name not in _OF_AN_EPISODE

@@ -93,7 +93,7 @@ ROUNDS = (
 
 
 def scaled(rounds: tuple[Round, ...], effort: float) -> tuple[Round, ...]:
-    """The same search with so many times as many episodes."""
+    """The same search with a multiple of the episodes."""
     return tuple(dataclasses.replace(one, episodes=max(1, round(effort * one.episodes))) for one in rounds)
 
 

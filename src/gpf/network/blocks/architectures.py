@@ -106,7 +106,7 @@ def _pre_norm(*paths: str) -> Identity:
 
 
 def is_of_transformers(kind: type) -> bool:
-    """Whether a class is one of Hugging Face's transformers, and not one of somebody's by the same name."""
+    """Whether a class is one of Hugging Face's transformers, and not another one of the same name."""
     return kind.__module__.startswith("transformers.")
 
 

@@ -32,7 +32,7 @@ def record_depth(model: nn.Module, path: str, old: int, new: int) -> None:
 
 @contextmanager
 def deeper(model: nn.Module, path: str, by: int = 1) -> Iterator[None]:
-    """For a while, the model says that its stack is deeper, so that blocks for those places can be built.
+    """For a while, the model says that its stack is deeper, to build blocks for those places.
 
     Layers read what they are from their configuration, by their place: `config.layer_types[layer_idx]`.
     """
@@ -52,7 +52,7 @@ def deeper(model: nn.Module, path: str, by: int = 1) -> Iterator[None]:
 
 
 def block_kinds(model: nn.Module, path: str, count: int) -> list[tuple[Any, ...]]:
-    """The kind of each of so many blocks, as the configuration lists it or as its pattern goes on."""
+    """The kind of each of this many blocks, as the configuration lists it or as its pattern continues."""
     configs = _configs(model, path)
     lists = [vars(configs[0]).get(name) for name in _PER_LAYER] if configs else []
     known = [_resized(values, count) for values in lists if isinstance(values, list | tuple) and values]
@@ -85,7 +85,7 @@ def _is_depth(value: Any, depth: int) -> bool:
 
 
 def _can_set(change: Change) -> bool:
-    """Frozen dataclasses are left as they are."""
+    """Frozen dataclasses are left unchanged."""
     holder, name, _ = change
     if not hasattr(holder, name):
         return True

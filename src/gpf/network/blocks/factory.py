@@ -24,9 +24,9 @@ _FIRST_HAS_BIAS = (
     "SwitchTransformersAttention",
     "Pop2PianoAttention",
 )
-"""Attention of which only the first block has a position bias, which it passes on to the others."""
+"""Attention in which only the first block has a position bias, which it passes on to the others."""
 _FIRST_HAS_STRIDE = ("ResNetBasicLayer", "ResNetBottleNeckLayer")
-"""Layers of which only the first of a stage changes the size of the image and the number of channels."""
+"""Layers in which only the first one of a stage changes the size of the image and the number of channels."""
 _CHECKPOINTING = ("gradient_checkpointing", "_gradient_checkpointing_func")
 
 
@@ -174,7 +174,7 @@ def _flags(block: nn.Module) -> dict[str, bool]:
 
 
 def _copy(source: nn.Module, shift: int) -> nn.Module:
-    """A copy that is so many places behind, with the configuration that all blocks share."""
+    """A copy that is this many places behind, with the configuration that all blocks share."""
     shared = [value for module in source.modules() for value in vars(module).values() if hasattr(value, "model_type")]
     shared += [config for module in source.modules() if (config := vars(module).get("config")) is not None]
     block = copy.deepcopy(source, {id(value): value for value in shared})
@@ -243,7 +243,7 @@ def _reinitialise(block: nn.Module, initialise: Callable[[nn.Module], Any] | Non
 
 
 def _nothing() -> None:
-    """What a module without `reset_parameters` does."""
+    """Initialises a module without `reset_parameters`."""
 
 
 def _reset_adapters(block: nn.Module) -> None:

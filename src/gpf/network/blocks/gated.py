@@ -10,11 +10,11 @@ class Gated(nn.Module):
     """x + gate (block(x) - x), with a gate that starts at 0: the identity at first, and at gate 1 the block alone.
 
     For blocks that cannot be the identity by themselves, because they normalise their output (BERT) or end in GELU. The
-    first argument is the hidden state; so is the output, or the first entry of a tuple. Everything else passes
+    first argument is the hidden state, like the output, or the first entry of a tuple. Everything else passes
     through: the remaining arguments, the remaining outputs, and attributes, which are the block's.
 
     Args:
-        block: What the gate opens to. Its output must have the shape of its input.
+        block: The gated block. Its output must have the shape of its input.
 
     >>> import torch
     >>> x = torch.randn(2, 8)
@@ -55,7 +55,7 @@ class Gated(nn.Module):
 
 
 def ungated(block: nn.Module) -> nn.Module:
-    """The block behind the gate, or the block itself where there is none."""
+    """The block behind the gate, or the block itself if it has no gate."""
     return block.block if isinstance(block, Gated) else block
 
 

@@ -1,6 +1,6 @@
 """How a new block starts.
 
-`identity` keeps the network's function. What it takes depends on the block's type; a type of your own joins by
+`identity` keeps the network's function. The steps depend on the block's type; a type of your own joins by
 `register_identity`.
 """
 
@@ -74,7 +74,7 @@ def _gated(block: nn.Module, last: nn.Module) -> None:
 
 
 def _sequential(block: nn.Module, last: nn.Module) -> None:
-    """One linear map or convolution, and after it nothing but BatchNorm, ReLU and dropout."""
+    """One linear map or convolution, and after it only BatchNorm, ReLU and dropout."""
     if is_nonnegative(block) and not is_nonnegative(last):
         raise no_identity(block, "it ends in ReLU and the block before it does not, so negative values would go")
     first, *rest = [*block.children()] or [nn.Identity()]
@@ -125,7 +125,7 @@ def _rectified(mean: Tensor, deviation: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _is_identity(layer: nn.Module) -> bool:
-    """Whether a linear map or convolution still is what growth made of it."""
+    """Whether a linear map or convolution still has the values that growth gave it."""
     if not isinstance(layer, nn.Linear | nn.Conv2d) or (layer.bias is not None and bool(layer.bias.any())):
         return False
     expected = torch.empty_like(layer.weight)

@@ -35,7 +35,7 @@ def load(
     prunable: Prunable | None = None,
     scheduler: schedulers.SchedulerFactory | Sequence[schedulers.SchedulerFactory] | None = None,
 ) -> GrowPruneFreeze:
-    """Read a checkpoint; training goes on from it as if it had never stopped.
+    """Read a checkpoint; training continues from it as if it had never stopped.
 
     Args:
         folder: Where `save` wrote it.
@@ -269,7 +269,7 @@ def _alike(value: Any, usual: Any) -> bool:
 
 
 def _groups(model: nn.Module, described: dict[str, Any], one: dict[str, Any], start: int) -> list[dict[str, Any]]:
-    """The parameter groups of one optimizer, of which the first has the number `start` among those of all."""
+    """The parameter groups of one optimizer; the first one has the number `start` among those of all."""
     parameters = dict(model.named_parameters())
     groups = []
     for index, options in enumerate(one["groups"], start):

@@ -29,7 +29,7 @@ class RandomState:
 
 
 def capture() -> dict[str, Any]:
-    """The state as it is now, as plain data."""
+    """The current state, as plain data."""
     kind, keys, position, has_gauss, gauss = np.random.get_state()  # noqa: NPY002
     cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
     return {

@@ -49,7 +49,7 @@ def _settings(group: dict[str, Any]) -> dict[str, Any]:
 
 
 def _plain(state: dict[str, Any]) -> dict[str, Any]:
-    """What JSON can hold of a state; the rest, such as functions, is left to whoever makes the scheduler."""
+    """What JSON can hold of a state; the rest, such as functions, is left to the code that creates the scheduler."""
     found = {}
     for name, value in state.items():
         if isinstance(value, list | tuple) and value and all(isinstance(one, dict) for one in value):

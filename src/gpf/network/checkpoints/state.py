@@ -1,6 +1,6 @@
 """The whole state of a network, its optimizer and its counters, as named tensors and plain data.
 
-Both undoing a growth and checkpoints are made of this.
+Undoing a growth and checkpoints both use it.
 """
 
 import dataclasses
@@ -23,7 +23,7 @@ _OF_WEIGHT = ("belief", "pruned", "previous", "squares", "dense")
 
 
 class Network(Protocol):
-    """What there is to know of a network; `GrowPruneFreeze` is one."""
+    """The state of a network; `GrowPruneFreeze` has it."""
 
     model: nn.Module
     stack: str
@@ -47,7 +47,7 @@ class Network(Protocol):
 
 
 def capture(net: Network) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The state as it is now; the tensors are those in use, not copies."""
+    """The current state; the tensors are those in use, not copies."""
     tensors = {f"model/{name}": tensor for name, tensor in unique_tensors(net.model).items()}
     layers = []
     for i, layer in enumerate(net.layers):
@@ -197,7 +197,7 @@ def rearranged(
 
     Args:
         tensors: Captured tensors.
-        manifest: What else was captured.
+        manifest: Everything else that was captured.
         prefixes: What the names of the parameters of each layer begin with.
         arranged: Where the layer at each place comes from.
     """

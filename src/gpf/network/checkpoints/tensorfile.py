@@ -38,7 +38,7 @@ def write(path: Path, tensors: Mapping[str, Tensor]) -> tuple[int, str]:
 
 
 def _parts(tensors: Mapping[str, Tensor]) -> Iterator[Any]:
-    """The header and then each tensor's bytes; wide types come first, so that each tensor is aligned."""
+    """The header and then each tensor's bytes; wide types come first, which aligns each tensor."""
     for name, tensor in tensors.items():
         if tensor.dtype not in _NAMES:
             raise ValueError(f"{name} must be of a type that safetensors can hold, got {tensor.dtype}")

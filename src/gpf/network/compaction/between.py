@@ -81,7 +81,7 @@ def fits(producer: nn.Module, between: Sequence[object], consumer: nn.Module) ->
 
 
 def on_constants(function: Callable[[Tensor], Tensor], constants: Tensor) -> Tensor:
-    """What a function between maps makes of units that put out constants, one each, in evaluation."""
+    """Outputs of a function between maps for units that put out constants, one each, in evaluation."""
     if type(function) in _DROPOUT | _POOLING | {nn.Flatten}:
         return constants
     if isinstance(function, _NORMS):

@@ -1,7 +1,7 @@
 """The same function in a smaller dense model, without the units that pruning has cut off.
 
 A unit without incoming weights puts out a constant, which is folded into the biases that follow; one without outgoing
-weights is not heard. Removing units may cut off others, so this goes on until nothing more can go.
+weights is not heard. Removing units may cut off others, so this continues until nothing more can go.
 """
 
 import copy
@@ -21,8 +21,8 @@ def compact(model: nn.Module, stack: str, fuse: bool = False) -> nn.Module:
     Knows chains of Linear, Conv1d or Conv2d with functions between that keep units apart, where the stack is a
     `Sequential` (a `ModuleList` may be run in any way) or the model an `MLP`, up to the map that follows the stack; the
     feed-forward parts of torch's transformer layers; and those and the attention heads of Hugging Face's usual models
-    (see `removable`). Other blocks are copied as they are. Every layer keeps one unit. What the copy computes in
-    evaluation is the same; in training, dropout no longer touches what was folded into biases.
+    (see `removable`). Other blocks are copied as they are. Every layer keeps one unit. The copy computes the same
+    in evaluation; in training, dropout no longer touches what was folded into biases.
 
     With `fuse`, batch normalisation anywhere in the model is folded into the map before it (see `fuse_norms`). The copy
     is then for evaluation mode only.

@@ -12,7 +12,7 @@ Place = tuple[int, str]
 
 @dataclass
 class Cut:
-    """What is left of one tensor."""
+    """The remaining part of one tensor."""
 
     module: nn.Module
     name: str
@@ -29,14 +29,14 @@ class Cut:
         return tensor
 
     def of(self, values: Tensor) -> Tensor:
-        """What is left of values of the tensor's old shape; axes of size 1, along which they are shared, stay."""
+        """The remaining part of values of the tensor's old shape; axes of size 1, along which they are shared, stay."""
         for axis, size, kept in self.slices:
             if values.shape[axis] == size:
                 values = values.index_select(axis, kept.to(values.device))
         return values
 
     def fits(self, values: Tensor) -> bool:
-        """Whether values have the tensor's old shape, but for axes of size 1."""
+        """Whether values have the tensor's old shape, except for axes of size 1."""
         sizes = zip(values.shape, self.old.shape, strict=False)
         return values.dim() == self.old.dim() and all(size in (1, whole) for size, whole in sizes)
 

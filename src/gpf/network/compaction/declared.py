@@ -21,8 +21,8 @@ def register_units(block: type | str, chains: Callable[[Any], Iterable[Chain]]) 
 
     Args:
         block: The type of the block, or of a module in it.
-        chains: Given such a block, lists (map, functions between, map): nothing but the second map may use what the
-            first one puts out. Maps are Linear, Conv1d or Conv2d; functions take each unit by itself. Several maps in
+        chains: Given such a block, lists (map, functions between, map): only the second map may use the outputs of
+            the first one. Maps are Linear, Conv1d or Conv2d; functions take each unit by itself. Several maps in
             place of the first, such as the gate and the candidate of recurrent units, make up the units together;
             what lies between is then not asked for, but must take each unit by itself as well.
 

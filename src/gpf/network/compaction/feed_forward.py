@@ -55,14 +55,14 @@ class Link(ABC):
 
     @abstractmethod
     def members(self) -> list[Part]:
-        """The weights without which a unit can be removed, whatever the biases are."""
+        """The weights without which a unit can be removed, for any biases."""
 
     def changed(self) -> list[nn.Module]:
         """All modules that change when units go."""
         return [*(part.module for part in self.producers), self.consumer.module]
 
     def going(self, cuts: Cuts) -> Going:
-        """What units can be removed: all that are cut off, but for one of a layer."""
+        """The units that can be removed: all that are cut off, except for one of each layer."""
         silent, constants = self.silent(cuts)
         unheard = self.consumer.cut_off(cuts)
         heard = silent & ~unheard & (constants != 0).any(1)
@@ -140,7 +140,7 @@ class Plain(Link):
         self.between = between
 
     def silent(self, cuts: Cuts) -> tuple[Tensor, Tensor]:
-        """Units without incoming weights say what the functions make of their bias."""
+        """Units without incoming weights put out the functions' values of their bias."""
         constants = self.producers[0].biases.flatten()
         for function in self.between:
             constants = on_constants(function, constants)

@@ -18,8 +18,8 @@ _NORMS: dict[type[nn.Module], tuple[type[nn.Module], Any]] = {
 def fuse_norms(model: nn.Module) -> None:
     """Fold each batch normalisation of a model into the map that stands before it in a `Sequential`, in place.
 
-    An `Identity` stays in its place, so that paths and indices hold. The model is for evaluation from then on. Left as
-    they are: maps and normalisations that are used more than once, that have hooks, or that normalise by the batch.
+    An `Identity` stays in its place, which keeps paths and indices valid. The model is then for evaluation only.
+    Unchanged are maps and normalisations that are used more than once, that have hooks, or that normalise by the batch.
     """
     model.eval()
     places = [id(module) for _, module in model.named_modules(remove_duplicate=False)]

@@ -15,8 +15,8 @@ from gpf.network.compaction.maps import Part, Split, evenly
 class Heads(Link):
     """The heads of an attention module; with grouped queries a unit is a head of keys and values with all its queries.
 
-    Attention weights sum to one, so that a head whose values are constant says just that, in evaluation. Positions that
-    may attend to nothing, which only padding does, are not counted.
+    Attention weights sum to one. In evaluation, a head with constant values therefore puts out this constant. Positions
+    that may attend to nothing (padding) do not count.
     """
 
     adds_bias = False

@@ -89,7 +89,7 @@ def _flat(module: nn.Module) -> list[nn.Module]:
 
 
 def _after(model: nn.Module, stack: str) -> list[nn.Module]:
-    """What follows the stack, as far as can be known: in our MLP its head, in a Sequential the next modules."""
+    """The module after the stack, as far as it is known: in our MLP the head, in a Sequential the next modules."""
     if type(model) is MLP:
         return [model.head]
     path, _, name = stack.rpartition(".")

@@ -85,7 +85,7 @@ class Part:
 
     @property
     def biases(self) -> Tensor:
-        """The biases of the outputs, (units, entries of a unit); zeros if there are none."""
+        """The biases of the outputs, (units, entries of a unit); zeros if it has no biases."""
         bias = bias_of(self.module)
         outputs = count(self.module, "outputs")
         return self.split(self.weights.new_zeros(outputs) if bias is None else bias)
@@ -96,7 +96,7 @@ class Part:
 
 
 def evenly(module: nn.Module, side: Side, units: int) -> Part:
-    """A part of which each unit has the same number of neighbouring entries."""
+    """A part in which each unit has the same number of neighbouring entries."""
     return Part(module, side, split_evenly(units))
 
 

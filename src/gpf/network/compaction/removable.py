@@ -1,6 +1,6 @@
 """The inner structure of blocks of torch and Hugging Face, as far as units can be removed from them.
 
-A class is named here only if its `forward` does just what the link says; what is not known is left alone.
+A class is named here only if its `forward` does just what the link says; unknown structures are left alone.
 """
 
 from collections.abc import Iterator
@@ -60,7 +60,7 @@ _FUSED: _Table = [
     ({"GPTNeoXAttention"}, ("head_size", "query_key_value", "dense")),
 ]
 _CHAINS = {"ResNetConvLayer": ("convolution", "normalization", "activation")}
-"""Modules of transformers that are a Sequential in all but name."""
+"""Modules of transformers that work like a Sequential."""
 
 
 def links_of(module: nn.Module) -> Iterator[Link]:
@@ -105,7 +105,7 @@ def _paths(table: _Table, module: nn.Module) -> Iterator[tuple[str, ...]]:
 
 
 def _at(module: nn.Module, path: str) -> Any:
-    """What stands at a path in a module; None if nothing does."""
+    """The value at a path in a module; None if the path does not exist."""
     found: Any = module
     for name in path.split("."):
         found = getattr(found, name, None)

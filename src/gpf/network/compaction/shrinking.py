@@ -25,7 +25,7 @@ def shrink(model: nn.Module, stack: str, cuts: Cuts) -> list[Pass]:
 
 
 def repeat(passes: Sequence[Pass], copy: nn.Module, stack: str, cuts: Cuts) -> None:
-    """Remove from a copy of a model the units that went from the model; what they said there is folded there."""
+    """Remove from a copy of a model the units that went from the model; their constant outputs are folded there."""
     for taken in passes:
         for link, (_, going) in zip(find_links(copy, stack), taken, strict=True):
             link.shrink(cuts, going)

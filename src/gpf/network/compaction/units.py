@@ -56,7 +56,7 @@ def unit_mask(units: Units, dead: Tensor, like: Mapping[str, Tensor]) -> dict[st
     Args:
         units: The group.
         dead: Which of its units to cover.
-        like: Tensors of the members' shapes, by name; others are not looked at.
+        like: Tensors of the members' shapes, by name; others are ignored.
     """
     masks = {}
     for name, view in units.members.items():

@@ -73,7 +73,7 @@ class GrowPruneFreezeCallback(TrainerCallback):
         self._guard: Any = None
 
     def on_init_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Refuse what cannot work, and see to it that nobody resumes without `resume`."""
+        """Refuse what cannot work, including resuming without `resume`."""
         _check_arguments(args, self.metric)
         model = kwargs.get("model")
         if model is not None:
@@ -181,7 +181,7 @@ def resume(trainer: Trainer, checkpoint: str | Path | None = None) -> Any:
         checkpoint: A folder `checkpoint-...`; the last one in `output_dir` if not given.
 
     Returns:
-        What `trainer.train` returns.
+        The result of `trainer.train`.
     """
     callbacks = [one for one in trainer.callback_handler.callbacks if isinstance(one, GrowPruneFreezeCallback)]
     if len(callbacks) != 1:

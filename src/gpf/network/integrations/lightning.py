@@ -41,7 +41,7 @@ logger: logging.Logger = logging.getLogger(__name__)
 class GrowPruneFreezeCallback(Callback):
     """Lets a `LightningModule` grow, prune and freeze while a `Trainer` fits it.
 
-    An epoch of the rules ends with every validation, or, where there is none, with every epoch of training. Events go
+    An epoch of the rules ends with every validation, or without validation with every epoch of training. Events go
     to the logger of this file, at level INFO; depth, density and the number of frozen layers to the Trainer's loggers.
     Lightning's checkpoints hold what is needed: `trainer.fit(model, ckpt_path=...)` on a module as it was first built
     restores depth, masks, frozen layers, beliefs and counters; `trainer.test(ckpt_path="best")` works, too. For
@@ -158,7 +158,7 @@ class GrowPruneFreezeCallback(Callback):
         self._known_depth = len(blocks)
 
     def state_dict(self) -> dict[str, Any]:
-        """What Lightning does not save itself: plain data and tensors."""
+        """State that Lightning does not save itself: plain data and tensors."""
         return checkpoint_state(self.net) if hasattr(self, "net") else {}
 
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
@@ -189,6 +189,6 @@ def _planned_steps(trainer: Trainer) -> int | None:
 
 
 def extend(module: LightningModule, checkpoint: dict[str, Any], stack: str, block: BlockFactory | None = None) -> None:
-    """Bring a module to the depth of a checkpoint; for its own `on_load_checkpoint`, so that it can be loaded alone."""
+    """Bring a module to the depth of a checkpoint; for its own `on_load_checkpoint`, to load it alone."""
     state = checkpoint["state_dict"]
     extend_to(module, stack, depth_of(state, stack), block, state)

@@ -48,7 +48,7 @@ def extend_to(
         depth: How many blocks were saved.
         block: Makes a block, if the user has said how.
         names: The names of the saved tensors, which tell what blocks are behind a gate.
-        shorten: Whether the model is built as deep as it is to become, so that it may be deeper than what was saved.
+        shorten: Whether the model is built with its final depth, which may exceed the saved one.
     """
     blocks = surgery.find_stack(model, stack)
     while shorten and len(blocks) > depth:
@@ -139,7 +139,7 @@ def hold_frozen(model: nn.Module, folder: Path, block: BlockFactory | None) -> l
 
 
 def release_frozen(held: list[nn.Parameter], optimizer: Optimizer) -> None:
-    """Let what `hold_frozen` held learn again, and put it into the optimizer, so that a network can be attached.
+    """Let what `hold_frozen` held learn again, and put it into the optimizer, before a network is attached.
 
     Which group is unimportant: `restore_into` takes the parameters out again, or finds their group by name.
     """

@@ -35,8 +35,8 @@ def growing_policy(width: int = 64, depth: int = 1) -> dict[str, Any]:
 class GrowPruneFreezeCallback(BaseCallback):
     """Lets the policy of PPO or A2C, or the Q-network of DQN, grow, prune and freeze while it learns.
 
-    The metric is the mean return of the last 100 episodes. The network changes between an update and the next rollout,
-    so that every rollout is collected and learned from by the same policy. DQN's target network gets the same layers.
+    The metric is the mean return of the last 100 episodes. The network changes between an update and the next rollout:
+    the same policy collects a rollout and learns from it. DQN's target network gets the same layers.
     `model.save`, and callbacks that call it, write a file that `PPO.load` (or A2C, or DQN) reads: at the depth that was
     reached, and with masks, frozen layers and counters, with which the next callback continues.
 
@@ -123,7 +123,7 @@ class GrowPruneFreezeCallback(BaseCallback):
 
 
 class Growth:
-    """What lies in a model as `model.gpf`, for stable-baselines3 to save: its network, or the state of a saved one."""
+    """The attribute `model.gpf`, which stable-baselines3 saves: its network, or the state of a saved one."""
 
     __slots__ = ("net", "saved")
 
@@ -149,7 +149,7 @@ class _Sync:
         self.bring_in_line(net)
 
     def bring_in_line(self, net: GrowPruneFreeze) -> None:
-        """What a saved model is built from, and the optimizer's order, which is that of loading."""
+        """The data from which a saved model is built, and the optimizer's order, which is that of loading."""
         policy = self.model.policy
         self.model.policy_kwargs = {**self.model.policy_kwargs, "net_arch": _net_arch(policy)}
         for group in policy.optimizer.param_groups:
@@ -182,7 +182,7 @@ class InBlocks:
         self.__name__: str = policy_class.__name__
 
     def __call__(self, *arguments: Any, **options: Any) -> BasePolicy:
-        """A policy; its optimizer has the same parameters as ever."""
+        """A policy; its optimizer has the same parameters as before."""
         policy = self.policy_class(*arguments, **options)
         put_in_blocks(policy)
         return policy
@@ -224,7 +224,7 @@ def _like(last: nn.Module, depth: int) -> nn.Module:
 
 
 def _net_arch(policy: BasePolicy) -> Any:
-    """The widths of the hidden layers, as stable-baselines3 is told them."""
+    """The widths of the hidden layers, as stable-baselines3 gets them."""
     if isinstance(policy, ActorCriticPolicy):
         return {"pi": _widths(policy.mlp_extractor.policy_net), "vf": _widths(policy.mlp_extractor.value_net)}
     assert isinstance(policy, DQNPolicy)

@@ -42,7 +42,7 @@ _WORDS = {
 
 @dataclass(frozen=True, eq=False)
 class Header:
-    """What a file says besides its filaments."""
+    """Entries of a file besides its filaments."""
 
     low: NDArray[np.float64]
     """Lowest corner of the room (x, y, z), m."""
@@ -143,7 +143,7 @@ def _read_log(file: Path) -> tuple[Header, NDArray[np.void]]:
 
 
 def _read_text(text: str) -> tuple[Header, NDArray[np.void]]:
-    """What GADEN's tool `toASCII` writes: named lines, and a filament on each line after the second rule."""
+    """The output of GADEN's tool `toASCII`: named lines, and a filament on each line after the second rule."""
     head, *_, body = re.split(r"^-+$", text, flags=re.MULTILINE)
     values: dict[str, Any] = {}
     for name, words in _WORDS.items():
@@ -181,7 +181,7 @@ def _check_filaments(filaments: NDArray[np.void], number: int) -> None:
 
 @contextmanager
 def _reading(file: Path) -> Iterator[None]:
-    """While it lasts, whatever is wrong with a file becomes one sentence that names it."""
+    """Context in which any fault of a file becomes one sentence that names it."""
     try:
         yield
     except (OSError, ValueError, EOFError, zlib.error) as error:

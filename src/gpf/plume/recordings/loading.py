@@ -46,7 +46,7 @@ def load_recording(
         rate: Frames a second. Needed where neither the file nor its format says so: for NPY, NPZ, HDF5 and Zarr without
             an array `times` (Crimaldi's have 15), and for GADEN (GSL-Bench has 2).
         pixel: Side of a pixel, m. Needed for movies, but for Crimaldi's (0.74 mm); 0.1 by default for filaments.
-        scale: What concentrations are multiplied by. Movies of 8 or 16 bits have values from 0 to 1 before that,
+        scale: Factor of concentrations. Movies of 8 or 16 bits have values from 0 to 1 before that,
             filaments give ppm.
         wind: (u, v) in m/s, or an array of shape (times, 2), (rows, columns, 2) or (times, rows, columns, 2) that
             covers extent and duration. None: from the files next to a filament log or else from its filaments' paths,
@@ -126,7 +126,7 @@ def _oriented(movie: Movie, axes: str | None, size: tuple[int, int] | None, top_
 
 
 def _wrong_size(shape: tuple[int, ...], turned: tuple[int, ...], axes: str, size: tuple[int, ...]) -> str:
-    """What is wrong with a movie whose frames have not the size that was declared."""
+    """The error about a movie whose frames differ from the declared size."""
     problem = f"size must be that of a frame, got {size} (rows, columns) for frames of {turned[1:]}"
     for other in ("tyx", "txy", "yxt", "xyt", "ytx", "xty"):
         if other != axes and (shape[other.index("y")], shape[other.index("x")]) == size:

@@ -1,6 +1,6 @@
 """Concentration movies in files: HDF5, MATLAB 7.3, NPY, NPZ, Zarr, GIF, MP4 and AVI, read unchanged.
 
-What a reader returns is not turned, scaled or checked yet; see `gpf.plume.recordings.loading`.
+A reader's result is not yet rotated, scaled or checked; see `gpf.plume.recordings.loading`.
 """
 
 import importlib
@@ -20,17 +20,17 @@ CRIMALDI = "dataset2"
 """Name of the movie in the files of Crimaldi's laboratory."""
 CRIMALDI_RATE, CRIMALDI_PIXEL = 15.0, 0.74e-3  # Hz and m; no such file says so itself
 TIMES = "times"
-"""Name of the array that has the time of each frame, s, if there is one next to the movie."""
+"""Name of the array with the time of each frame, s, if it exists next to the movie."""
 
 
 @dataclass(frozen=True, eq=False)
 class Movie:
-    """What a file has of a movie."""
+    """The movie in a file."""
 
     values: NDArray[Any]
     """The numbers, in the order of the file."""
     axes: str = "tyx"
-    """What the axes are, as the format has them."""
+    """The axes, as the format has them."""
     times: NDArray[Any] | None = None
     """The time of each frame, s, if the file says so."""
     rate: float | None = None
@@ -141,7 +141,7 @@ def _package(name: str, formats: str) -> Any:
 
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
-    """While it lasts, whatever a library raises about a damaged file becomes one sentence that names it."""
+    """Context in which any error of a library about a damaged file becomes one sentence that names it."""
     try:
         yield
     except MemoryError:

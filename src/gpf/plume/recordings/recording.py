@@ -32,11 +32,11 @@ class Recording:
     origin: tuple[float, float] = (0.0, 0.0)
     """The lower left corner (x, y), m."""
     occupied: NDArray[np.bool_] | None = None
-    """Where obstacles are, shape (rows, columns): cells that divide the extent; None if nobody knows of any."""
+    """Where obstacles are, shape (rows, columns): cells that divide the extent; None if unknown."""
     source: tuple[float, float] | None = None
-    """Where the source is (x, y), m; None if nobody knows."""
+    """Where the source is (x, y), m; None if unknown."""
     name: str = ""
-    """What it is called, in messages and figures."""
+    """Its name in messages and figures."""
 
     def __post_init__(self) -> None:
         values: dict[str, Any] = {
@@ -144,7 +144,7 @@ def _checked_cells(values: Any) -> NDArray[np.bool_] | None:
 
 
 def _read_only(values: NDArray[Any], kind: Any) -> NDArray[Any]:
-    """The values as an array that nobody can write to; copied, unless they are such an array already."""
+    """The values as a read-only array; copied, unless they are such an array already."""
     array = np.ascontiguousarray(values, dtype=kind)
     if array is values and values.flags.writeable:
         array = array.copy()

@@ -88,8 +88,8 @@ def estimate_wind(
 ) -> NDArray[np.float32]:
     """The wind that moves a movie, steady, in `shape` cells (rows, columns); shape (1, rows, columns, 2), m/s.
 
-    What changes from one frame to another is compared with what changes later, so that a plume that only stands there
-    does not count. The displacement is that of the highest correlation, summed over many pairs of frames, to a fraction
+    What changes from one frame to another is compared with what changes later, so a standing plume does not
+    count. The displacement is that of the highest correlation, summed over many pairs of frames, to a fraction
     of a pixel. Cells in which nothing can be followed get the mean of their neighbours.
 
     Args:
@@ -110,7 +110,7 @@ def estimate_wind(
 
 
 def _reduced(frames: NDArray[Any], factor: int) -> NDArray[np.float32]:
-    """Frames of which every pixel is the mean of `factor` x `factor`; what is left over at the edges is dropped."""
+    """Frames in which every pixel is the mean of `factor` x `factor`; the rest at the edges is dropped."""
     times, rows, columns = (frames.shape[0], frames.shape[1] // factor, frames.shape[2] // factor)
     whole = frames[:, : rows * factor, : columns * factor]
     return whole.reshape(times, rows, factor, columns, factor).mean(axis=(2, 4), dtype=np.float32)
