@@ -218,6 +218,14 @@ def test_it_fits_and_has_no_serious_accessibility_violations(fly, artefact, widt
     assert serious(page) == []
 
 
+def test_who_prefers_less_motion_starts_an_episode_themselves(serve, open_page, runs):
+    page = open_page(f"{serve(runs).url}#/fly?{CAST}&seed=1", reduced_motion="reduce")
+    page.wait_for_function("() => window.gpfView.frames().frames.length > 10")
+    assert step_of(page) == 0
+    page.get_by_role("button", name="Play").click()
+    wait_for_step(page, 2)
+
+
 def test_the_theme_can_be_switched_and_is_remembered(fly):
     page = fly()
     pause(page)

@@ -195,7 +195,7 @@ async def converse(socket: WebSocket, folders: Folders) -> None:
 async def _received(socket: WebSocket) -> Any:
     try:
         return await socket.receive_json()
-    except (ValueError, KeyError):  # no JSON, or bytes
+    except (ValueError, KeyError, RecursionError):  # no JSON, or bytes, or too deep
         return None
 
 

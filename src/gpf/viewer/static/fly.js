@@ -159,7 +159,8 @@ class FlyView {
     this.senses.setEpisode(header);
     this.#writeLegend(header);
     this.setSize();
-    this.resume();
+    if (!matchMedia("(prefers-reduced-motion: reduce)").matches) this.resume();
+    this.flight.fill(0).catch((error) => this.failed(error));
   }
 
   #writeLegend({ actions, decoys }) {
