@@ -358,6 +358,17 @@ def test_a_run_can_fly_by_its_name_and_as_well_as_the_navigator_that_it_made(tmp
     assert answers[0] == answers[1]
 
 
+def test_a_new_episode_is_flown_with_what_the_run_has_learned_meanwhile(tmp_path):
+    folder = tmp_path / "runs" / "mine"
+    session, policy = Session(Folders([tmp_path])), {"kind": "run", "name": f"{tmp_path.name}/runs/mine"}
+    starts = []
+    for name in ("zoo:turbulent", "zoo:reference"):
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(run_folder(name), folder)
+        starts.append(session.answer({"do": "start", "world": "paper", "policy": policy, "seed": 6})["frames"][0])
+    assert starts[0]["scores"] != starts[1]["scores"]
+
+
 def test_two_pages_fly_at_once_and_bad_json_harms_neither(tmp_path):
     client = TestClient(make_app([tmp_path], token="t"), base_url="http://127.0.0.1")
     client.get("/?token=t")
