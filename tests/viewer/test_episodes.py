@@ -6,6 +6,8 @@ import shutil
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
 from gpf.navigation.acting import NetworkPolicy
@@ -291,6 +293,33 @@ def test_a_wrong_message_is_answered_with_a_sentence_and_the_flight_goes_on(sess
     assert len(session.answer({"do": "fly", "step": 0, "count": 2})["frames"]) == 2
 
 
+PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=8,
+)
+MESSAGES = st.fixed_dictionaries(
+    {"do": st.sampled_from(["fly", "act", "move"])},
+    optional={
+        "step": st.integers(-1, 3) | PLAIN, "count": st.integers(-1, 3) | PLAIN, "action": st.integers(-1, 6) | PLAIN,
+        "position": st.lists(st.floats(-1.0, 21.0), min_size=2, max_size=2) | PLAIN,
+        "source": st.lists(st.floats(-1.0, 21.0), min_size=2, max_size=2) | PLAIN, "heading": st.floats() | PLAIN,
+    },
+)  # fmt: skip
+
+
+@given(messages=st.lists(MESSAGES | PLAIN, max_size=6))
+def test_any_messages_get_frames_or_a_sentence_and_leave_a_flight_that_can_go_on(messages):
+    session = Session(Folders([]), Flight(PAPER.changed(["max_steps=5"]), make_policy("random"), 1))
+    for message in messages:
+        got = session.answer(message)
+        assert ("frames" in got) != ("error" in got)
+        json.dumps(got.get("frames"), allow_nan=False)
+    session.flight.seek(0)
+    session.flight.fly()
+    assert session.flight.frame()["step"] == 1
+
+
 def test_a_file_cannot_be_read_through_the_name_of_a_policy(session):
     choice = {"kind": "classical", "name": "cast-and-surge:/etc/passwd"}
     got = session.answer({"do": "start", "world": "paper", "policy": choice, "seed": 0})
@@ -329,13 +358,25 @@ def test_a_run_can_fly_by_its_name_and_as_well_as_the_navigator_that_it_made(tmp
     assert answers[0] == answers[1]
 
 
+def test_a_new_episode_is_flown_with_what_the_run_has_learned_meanwhile(tmp_path):
+    folder = tmp_path / "runs" / "mine"
+    session, policy = Session(Folders([tmp_path])), {"kind": "run", "name": f"{tmp_path.name}/runs/mine"}
+    starts = []
+    for name in ("zoo:turbulent", "zoo:reference"):
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(run_folder(name), folder)
+        starts.append(session.answer({"do": "start", "world": "paper", "policy": policy, "seed": 6})["frames"][0])
+    assert starts[0]["scores"] != starts[1]["scores"]
+
+
 def test_two_pages_fly_at_once_and_bad_json_harms_neither(tmp_path):
     client = TestClient(make_app([tmp_path], token="t"), base_url="http://127.0.0.1")
     client.get("/?token=t")
     url = "ws://127.0.0.1/ws/fly"
     with client.websocket_connect(url) as first, client.websocket_connect(url) as second:
-        first.send_text("{")
-        assert "a message must be an object" in first.receive_json()["error"]
+        for broken in ("{", "[" * 50_000, "1e999"):
+            first.send_text(broken)
+            assert "a message must be an object" in first.receive_json()["error"]
         for seed, page in ((1, first), (2, second)):
             page.send_json({"do": "start", "world": "paper", "policy": ZOO, "seed": seed})
         assert [page.receive_json()["header"]["seed"] for page in (first, second)] == [1, 2]

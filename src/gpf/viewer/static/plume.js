@@ -255,7 +255,8 @@ export class Picture {
     const { context, dot } = this;
     const [x, y] = this.at(...(draggedTo ?? frame.agent.slice(0, 2)));
     const heading = -frame.agent[2];
-    const corner = (turn, length) => [x + length * dot * Math.cos(heading + turn), y + length * dot * Math.sin(heading + turn)];
+    const corner = (turn, length) =>
+      [x + length * dot * Math.cos(heading + turn), y + length * dot * Math.sin(heading + turn)];
     context.strokeStyle = context.fillStyle = this.colours.ink;
     context.lineWidth = 1.5 * dot;
     for (const [n, turn] of [[0, -0.5], [1, 0.5]]) { // antennae, the left one first; the screen's y points down
