@@ -108,7 +108,8 @@ def licence(stated: str, classifiers: list[str]) -> str:
     """A licence in a few words: what is stated if it is short, and the classifiers otherwise."""
     named = ", ".join(one.split(" :: ")[-1] for one in classifiers)
     first = stated.strip().splitlines()[0] if stated.strip() else ""
-    return first if 0 < len(first) < 60 else named or first[:60] or "not stated"
+    short = 0 < len(first) < 60 and not first.startswith("Copyright")
+    return first if short else named or first[:60] or "not stated"
 
 
 def write_bill(environment: Environment) -> None:
@@ -119,7 +120,10 @@ def write_bill(environment: Environment) -> None:
     rows = [[name, version, licence(*rest)] for name, version, *rest in sorted(found, key=lambda row: row[0].lower())]
     text = f"# Licences\n\nWhat gpf-networks {__version__} installs, without extras.\n\n"
     (DIST / "licences.md").write_text(text + markdown_table(["package", "version", "licence"], rows) + "\n")
-    print(f"sbom.json: {len(json.loads((DIST / 'sbom.json').read_text())['components'])} components")
+    written = (DIST / "sbom.json").read_text()
+    if "file://" in written:
+        sys.exit("sbom.json names a file of this machine")
+    print(f"sbom.json: {len(json.loads(written)['components'])} components")
     if unknown := [row[0] for row in rows if row[2] == "not stated"]:
         print(f"licences.md: not stated by {', '.join(unknown)}")
 
@@ -136,7 +140,8 @@ def main() -> None:
         environment = Environment(Path(temporary, "a fresh environment"))
         print("in a fresh environment:")
         environment.install(torch[0])
-        environment.install(wheel)
+        # By name, because an installed path would be in the bill of materials.
+        environment.install("--find-links", wheel.parent.as_uri(), f"gpf-networks=={__version__}")
         write_bill(environment)
         assert __version__ in environment.run("gpf", "--version")
         print(environment.run("gpf", "evaluate", "zoo:reference", "--episodes", "200"))
