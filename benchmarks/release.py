@@ -1,6 +1,6 @@
 """Build a release in dist/, and use it as a user would: from the wheel, in a fresh environment, away from the checkout.
 
-    python benchmarks/release.py [--skip-tutorial]
+    python benchmarks/release.py [--skip-tutorial] [--own-index]
 
 Builds sdist and wheel, checks them with twine, installs the wheel into a new environment, evaluates a navigator of the
 zoo, runs every example with `--quick`, writes dist/sbom.json (CycloneDX) and dist/licences.md (of gpf and its
@@ -132,6 +132,9 @@ def main() -> None:
     """Do all of it, and stop at the first thing that fails."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--skip-tutorial", action="store_true", help="do not type the tutorial, which takes minutes")
+    parser.add_argument(
+        "--own-index", action="store_true", help="type it with torch from where pip is configured to look"
+    )
     arguments = parser.parse_args()
     wheel = build()
     torch = re.search(r"^torch==\S+$", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
@@ -147,7 +150,8 @@ def main() -> None:
         print(environment.run("gpf", "evaluate", "zoo:reference", "--episodes", "200"))
         run_examples(environment)
     if not arguments.skip_tutorial:
-        subprocess.run([sys.executable, ROOT / "benchmarks" / "tutorial.py", "--wheels", DIST], check=True)
+        options = ["--wheels", DIST, *(["--own-index"] if arguments.own_index else [])]
+        subprocess.run([sys.executable, ROOT / "benchmarks" / "tutorial.py", *options], check=True)
     print(f"gpf-networks {__version__} is ready in {DIST.relative_to(ROOT)}/")
 
 
