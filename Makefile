@@ -57,7 +57,8 @@ format: $(READY)  ## put the sources into their format
 
 setup: $(READY)  ## create .venv and install everything
 
-# torch first and by its exact version: a looser request may pull in gigabytes of accelerator builds.
+# torch first and by its exact version. Its default build brings gigabytes of accelerator packages; for the CPU build,
+# PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu make setup
 $(READY): pyproject.toml constraints.txt
 	@echo "setting up .venv (a few minutes, once)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv

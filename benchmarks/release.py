@@ -1,6 +1,6 @@
 """Build a release in dist/, and use it as a user would: from the wheel, in a fresh environment, away from the checkout.
 
-    python benchmarks/release.py [--skip-tutorial]
+    python benchmarks/release.py [--skip-tutorial] [--own-index]
 
 Builds sdist and wheel, checks them with twine, installs the wheel into a new environment, evaluates a navigator of the
 zoo, runs every example with `--quick`, writes dist/sbom.json (CycloneDX) and dist/licences.md (of gpf and its
@@ -108,7 +108,8 @@ def licence(stated: str, classifiers: list[str]) -> str:
     """A licence in a few words: what is stated if it is short, and the classifiers otherwise."""
     named = ", ".join(one.split(" :: ")[-1] for one in classifiers)
     first = stated.strip().splitlines()[0] if stated.strip() else ""
-    return first if 0 < len(first) < 60 else named or first[:60] or "not stated"
+    short = 0 < len(first) < 60 and not first.startswith("Copyright")
+    return first if short else named or first[:60] or "not stated"
 
 
 def write_bill(environment: Environment) -> None:
@@ -119,7 +120,10 @@ def write_bill(environment: Environment) -> None:
     rows = [[name, version, licence(*rest)] for name, version, *rest in sorted(found, key=lambda row: row[0].lower())]
     text = f"# Licences\n\nWhat gpf-networks {__version__} installs, without extras.\n\n"
     (DIST / "licences.md").write_text(text + markdown_table(["package", "version", "licence"], rows) + "\n")
-    print(f"sbom.json: {len(json.loads((DIST / 'sbom.json').read_text())['components'])} components")
+    written = (DIST / "sbom.json").read_text()
+    if "file://" in written:
+        sys.exit("sbom.json names a file of this machine")
+    print(f"sbom.json: {len(json.loads(written)['components'])} components")
     if unknown := [row[0] for row in rows if row[2] == "not stated"]:
         print(f"licences.md: not stated by {', '.join(unknown)}")
 
@@ -128,6 +132,9 @@ def main() -> None:
     """Do all of it, and stop at the first thing that fails."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--skip-tutorial", action="store_true", help="do not type the tutorial, which takes minutes")
+    parser.add_argument(
+        "--own-index", action="store_true", help="type it with torch from where pip is configured to look"
+    )
     arguments = parser.parse_args()
     wheel = build()
     torch = re.search(r"^torch==\S+$", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
@@ -136,13 +143,15 @@ def main() -> None:
         environment = Environment(Path(temporary, "a fresh environment"))
         print("in a fresh environment:")
         environment.install(torch[0])
-        environment.install(wheel)
+        # By name, because an installed path would be in the bill of materials.
+        environment.install("--find-links", wheel.parent.as_uri(), f"gpf-networks=={__version__}")
         write_bill(environment)
         assert __version__ in environment.run("gpf", "--version")
         print(environment.run("gpf", "evaluate", "zoo:reference", "--episodes", "200"))
         run_examples(environment)
     if not arguments.skip_tutorial:
-        subprocess.run([sys.executable, ROOT / "benchmarks" / "tutorial.py", "--wheels", DIST], check=True)
+        options = ["--wheels", DIST, *(["--own-index"] if arguments.own_index else [])]
+        subprocess.run([sys.executable, ROOT / "benchmarks" / "tutorial.py", *options], check=True)
     print(f"gpf-networks {__version__} is ready in {DIST.relative_to(ROOT)}/")
 
 

@@ -1,9 +1,10 @@
 """Type docs/tutorial.md as it is written, block after block, in an empty folder, with gpf from a wheel.
 
-    python benchmarks/tutorial.py [--wheels dist] [--folder FOLDER] [--write]
+    python benchmarks/tutorial.py [--wheels dist] [--own-index] [--folder FOLDER] [--write]
 
 The tutorial makes its own environment and installs gpf-networks, which pip finds in the folder of wheels; versions of
-everything else are those of constraints.txt. The folder has a space in its name. Prints how long each section took;
+everything else are those of constraints.txt. With --own-index, torch comes from where pip is configured to look, not
+from the index that the tutorial names. The folder has a space in its name. Prints how long each section took;
 `--write` puts that into the tutorial.
 """
 
@@ -44,17 +45,24 @@ def script(typed: list[tuple[str, str, str]]) -> str:
     return "\n".join([*lines, f"echo '{CLOCK}'"]) + "\n"
 
 
-def type_all(folder: Path, wheels: Path) -> dict[str, float]:
+def type_all(folder: Path, wheels: Path, own_index: bool) -> dict[str, float]:
     """Type the tutorial in a folder; returns the seconds of each section. Fails at the first command that does."""
+    page = PAGE.read_text()
+    if own_index:
+        page = re.sub(r" --index-url \S+", "", page)
+    links = [
+        os.environ.get("PIP_FIND_LINKS", ""),
+        wheels.resolve().as_uri(),
+    ]  # URIs, because pip splits paths at spaces
     environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
     environment |= {
-        "PIP_FIND_LINKS": wheels.resolve().as_uri(),  # as URIs, because pip splits paths at spaces
+        "PIP_FIND_LINKS": " ".join(links),
         "PIP_CONSTRAINT": (ROOT / "constraints.txt").as_uri(),
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
         "PIP_QUIET": "1",
         "PYTHONUNBUFFERED": "1",
     }
-    command = ["bash", "-c", script(blocks(PAGE.read_text()))]
+    command = ["bash", "-c", script(blocks(page))]
     seconds: dict[str, float] = {}
     section, begun = "", time.monotonic()
     with subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True) as process:
@@ -75,13 +83,14 @@ def main() -> None:
     """Type it, and say how long it took."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--wheels", type=Path, default=ROOT / "dist", help="folder with the wheel of gpf (dist)")
+    parser.add_argument("--own-index", action="store_true", help="get torch from where pip is configured to look")
     parser.add_argument("--folder", type=Path, help="empty folder to type in (a temporary one)")
     parser.add_argument("--write", action="store_true", help="put the times into the tutorial")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = arguments.folder or Path(temporary, "ten minutes")
         folder.mkdir(parents=True, exist_ok=True)
-        seconds = type_all(folder.resolve(), arguments.wheels)
+        seconds = type_all(folder.resolve(), arguments.wheels, arguments.own_index)
     rows = [f"| {section} | {taken:.0f} s |" for section, taken in {**seconds, "all": sum(seconds.values())}.items()]
     table = "\n".join(["| section | takes |", "|---|---|", *rows])
     print(table)

@@ -83,4 +83,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    torch.set_num_threads(1)  # fastest for a small network
     main()

@@ -46,6 +46,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=40)
     parser.add_argument("--quick", action="store_true", help="15 epochs")
     arguments = parser.parse_args()
+    torch.set_num_threads(1)  # fastest for a small network
     torch.manual_seed(0)
     training, validation, module = loader(1024), loader(512), Regressor()
     rules = gpf.Rules(grow_patience=3, grow_threshold=0.005, max_depth=3, freeze_patience=30)

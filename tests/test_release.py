@@ -38,6 +38,7 @@ def test_what_examples_need_is_read_from_their_docstrings():
         ("MIT", [], "MIT"),
         ("", ["License :: OSI Approved :: MIT License"], "MIT License"),
         ("BSD 3-Clause License\n\nCopyright (c) 2008", [], "BSD 3-Clause License"),
+        ("Copyright (c) 2015, somebody", ["License :: OSI Approved :: BSD License"], "BSD License"),
         ("x" * 200, ["License :: OSI Approved :: BSD License"], "BSD License"),
         ("", [], "not stated"),
     ],

@@ -41,7 +41,7 @@ def test_it_installs_the_pinned_torch_first():
     install = next(code for heading, _, code in TYPED if heading == "Install")
     commands = re.findall(r"^pip install (.*)$", install, re.MULTILINE)
     pinned = re.search(r"^torch==\S+$", (ROOT / "constraints.txt").read_text(), re.MULTILINE)[0]
-    assert commands == [pinned, "gpf-networks"]
+    assert commands == [f"{pinned} --index-url https://download.pytorch.org/whl/cpu", "gpf-networks"]
 
 
 def test_the_script_keeps_order_and_sections():
