@@ -42,7 +42,7 @@ REACHED = 0.9
 SETTLED = 0.05
 """Distance of a spectrum from its final one, in units of the final mean eigenvalue, below which it has converged."""
 BYTES_OF_A_STEP = 16 * 4 + 1 + 4 + 1
-"""Bytes that a central learner receives of a step: 16 float32 features, an action, a reward, and whether the episode ended."""
+"""Bytes of a step for a central learner: 16 float32 features, an action, a reward, and whether the episode ended."""
 
 
 @dataclass(frozen=True, kw_only=True)
