@@ -21,11 +21,13 @@ from gpf.tasks.report import weights_claim, write_report
 
 pytestmark = pytest.mark.usefixtures("one_torch_thread", "loaded_data", "short_episodes")
 
+FEDERATED = {
+    "rounds": 2, "rollouts": 1, "lanes": 2, "horizon": 8, "minibatch": 16, "width": 8, "validation_episodes": 1,
+    "evaluate": 2,
+}  # fmt: skip
 TINY = {
-    "federated": {
-        "rounds": 2, "rollouts": 1, "lanes": 2, "horizon": 8, "minibatch": 16, "width": 8, "validation_episodes": 1,
-        "evaluate": 2,
-    },
+    "federated": FEDERATED,
+    "federated-faults": FEDERATED,
     "cifar10": {"width": 16, "layers": 2, "epochs": 3, "images": 200, "rules": BUSY},
     "mspacman": {"width": 8, "layers": 2, "epochs": 3, "steps": 10, "games": 1, "rules": BUSY},
     "mspacman-longer": {

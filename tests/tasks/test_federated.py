@@ -75,6 +75,17 @@ def test_a_central_learner_has_lanes_in_every_world(tmp_path):
     assert len({row.tobytes() for row in rows}) == CLIENTS
 
 
+def test_a_faulty_client_reverses_its_weights_and_the_median_is_that_of_all(tmp_path):
+    config = TASK.of({**TINY, "faulty": 1, "average": "median"})
+    training = TASK.training(TASK.create(tmp_path / "run", config), config, None)
+    training.round()
+    networks = [extract(client.net) for client in training.clients]
+    assert not training.server.reports[-1].refused
+    for name, found in training.server.network.arrays.items():
+        values = [network.arrays[name] for network in networks]
+        np.testing.assert_allclose(found, np.median([*values[:-1], -values[-1]], axis=0), rtol=1e-6)
+
+
 def test_clients_differ_in_their_worlds_only_and_merging_is_that_of_the_rule(tmp_path):
     config = TASK.of(TINY)
     training = TASK.training(TASK.create(tmp_path / "run", config), config, None)

@@ -23,8 +23,8 @@ class Compare:
     """Train and evaluate agents, or the variants of tasks, over many seeds, and write a page; run again to resume.
 
     gpf compare trains the navigators that the options below name, gpf compare FILE.toml those of a file, and
-    gpf compare TASK ... the variants of tasks: federated, cifar10, mspacman, mspacman-longer, shakespeare,
-    characters, permuted-mnist, regression.
+    gpf compare TASK ... the variants of tasks: federated, federated-faults, cifar10, mspacman, mspacman-longer,
+    shakespeare, characters, permuted-mnist, regression.
     """
 
     what: Positional[tuple[str, ...]] = ()

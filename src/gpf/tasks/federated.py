@@ -19,6 +19,7 @@ from gpf.federated.adoption import extract
 from gpf.federated.clients import Client, Plan, flat_network, success
 from gpf.federated.merging import Average, Network, Rule
 from gpf.federated.rounds import Server
+from gpf.federated.wire import Message, pack, unpack
 from gpf.federated.worlds import UNSEEN, WORLDS, client_world, world
 from gpf.navigation.seeds import BLOCK, HELD_OUT
 from gpf.network import Rules
@@ -41,12 +42,12 @@ REACHED = 0.9
 SETTLED = 0.05
 """Distance of a spectrum from its final one, in units of the final mean eigenvalue, below which it has converged."""
 BYTES_OF_A_STEP = 16 * 4 + 1 + 4 + 1
-"""What a central learner needs of a step: 16 float32 features, an action, a reward, and whether the episode ended."""
+"""Bytes of a step for a central learner: 16 float32 features, an action, a reward, and whether the episode ended."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config(Plan):
-    """What is learned, by which method."""
+    """Settings of the study, and the method."""
 
     method: Method = "gpf"
     """gpf: federated GPF; local: every client alone, with GPF; fixed: FedAvg on a network of the final depth;
@@ -55,6 +56,8 @@ class Config(Plan):
     """How values are merged: mean, or trimmed mean or coordinate-wise median against faulty clients."""
     depth_by: Literal["vote", "validation"] = "vote"
     """How depth is decided where clients differ: by their vote, or by validating a merged network of each depth."""
+    faulty: int = number(0, 0, CLIENTS)
+    """Clients, the last ones, that send all weights with the sign reversed: valid messages that pass every check."""
     final_depth: int = number(3, 1)
     """Hidden layers of the method `fixed`."""
     evaluate: int = number(200, 1, BLOCK // 64)
@@ -75,7 +78,7 @@ class Config(Plan):
 
     @property
     def plan(self) -> Plan:
-        """What the clients share, as the method has it."""
+        """Settings that the clients share under this method."""
         values = {spec.name: getattr(self, spec.name) for spec in dataclasses.fields(Plan)}
         match self.method:
             case "fixed":
@@ -117,7 +120,7 @@ class FederatedTraining:
         return bool(self.progress["round"] >= self.plan.rounds)
 
     def shape(self) -> dict[str, Any]:
-        """The merged network as it is now; means over clients where each has its own."""
+        """The current merged network; means over clients that have their own."""
         networks = self.networks()
         return {
             "depth": float(np.mean([network.depth for network in networks])),
@@ -127,7 +130,7 @@ class FederatedTraining:
         }
 
     def networks(self) -> list[Network]:
-        """The networks that act in the end: one for all, or one of each client."""
+        """The networks that are evaluated: one for all clients, or one of each."""
         alone = self.config.method in ALONE
         return [extract(client.net) for client in self.clients] if alone else [self.server.network]
 
@@ -165,6 +168,8 @@ class FederatedTraining:
         """Success of the network that was sent, bytes of all messages, and what happened to the merged network."""
         before, request = self.server.network, self.server.request()
         replies = [(client.name, client.answer(request)) for client in self.clients]
+        honest = len(replies) - self.config.faulty
+        replies[honest:] = [(name, with_reversed_weights(data)) for name, data in replies[honest:]]
         validated = self.config.depth_by == "validation"
         report = self.server.finish_round(replies, self._score if validated else None)
         after, events = self.server.network, []
@@ -237,6 +242,14 @@ class FederatedTraining:
             client.restore(folder / client.name)
 
 
+def with_reversed_weights(data: bytes) -> bytes:
+    """A client's message with the sign of every weight reversed."""
+    message = unpack(data)
+    network = message.network
+    arrays = {name: -array for name, array in network.arrays.items()}
+    return pack(Message(dataclasses.replace(network, arrays=arrays), message.about))
+
+
 def _parameters(network: Network) -> int:
     pruned = sum(int((~mask).sum()) for mask in network.masks.values())
     return sum(array.size for array in network.arrays.values()) - pruned
@@ -254,7 +267,7 @@ def _eigenvalues(network: Network) -> list[float]:
 def settled(spectra: Sequence[Sequence[Sequence[float]]]) -> float:
     """The first round from which on the spectrum stays close to its final one; the mean over networks.
 
-    Distance is the Wasserstein distance of the eigenvalues, in units of the mean eigenvalue in the end.
+    Distance is the Wasserstein distance of the eigenvalues, in units of the final mean eigenvalue.
     """
     return float(np.mean([_settled(np.sort([line[n] for line in spectra], axis=1)) for n in range(len(spectra[0]))]))
 
@@ -274,7 +287,7 @@ FASTER_SPECTRA = "learning from each other gives faster and assured convergence 
 
 
 def claims(outcomes: Outcomes) -> list[Claim]:
-    """What the paper supposes of models that learn from each other, and what was measured."""
+    """The paper's supposition about models that learn from each other, and the measurement."""
     if not {GPF, LOCAL} <= set(outcomes):
         return []
     ours, alone = ([float(one.result["spectrum_settled"]) for one in outcomes[name]] for name in (GPF, LOCAL))
@@ -325,8 +338,8 @@ TASK = Task(
     describe_result=_result_line,
     metric=lambda config: "SPL of a client's last episodes",
     summary=(
-        f"{CLIENTS} clients in {CLIENTS} different plume worlds ({', '.join(WORLDS)}), and {len(UNSEEN)} worlds that"
-        f" nobody trains in ({', '.join(UNSEEN)}). All methods take the same environment steps. Success is that of the"
+        f"{CLIENTS} clients in {CLIENTS} different plume worlds ({', '.join(WORLDS)}), and {len(UNSEEN)} worlds"
+        f" without clients ({', '.join(UNSEEN)}). All methods take the same environment steps. Success is that of the"
         " last networks on held-out episodes; local training is evaluated with each client's own network, in unseen"
         f" worlds with all of them, on average. **Rounds to {REACHED:.0%}**: rounds until mean validation success in"
         " the clients' own worlds reaches it; one more than there are if it never does. **Megabytes**: of all messages,"
@@ -343,7 +356,7 @@ TASK = Task(
         "rounds": Measure(f"rounds to {REACHED:.0%}", -1, ".1f", _rounds),
         "megabytes": Measure("megabytes sent", -1, ",.2f", of_result("megabytes")),
         "settled": Measure("spectrum settled, round", -1, ".1f", of_result("spectrum_settled")),
-        "depth": Measure("hidden layers in the end", 0, ".1f", of_result("depth")),
+        "depth": Measure("final hidden layers", 0, ".1f", of_result("depth")),
         "density": Measure("density", 0, ".3f", of_result("density")),
         "parameters": Measure("parameters that are not zero", -1, ",.0f", of_result("parameters")),
     },
@@ -354,4 +367,25 @@ TASK = Task(
     },
     claims=claims,
     unit="round",
+)
+
+FAULTS = dataclasses.replace(
+    TASK,
+    name="federated-faults",
+    reference=f"{__name__}:FAULTS",
+    title="A faulty client",
+    summary=(
+        f"Federated GPF with {CLIENTS} clients, one of which sends all of its weights with the sign reversed in every"
+        " round. The values are finite and the shapes are right, so no check refuses them. The variants differ in how"
+        " the server averages."
+    ),
+    variants={
+        "mean": {"faulty": 1},
+        "trimmed mean": {"faulty": 1, "average": "trimmed"},
+        "median": {"faulty": 1, "average": "median"},
+    },
+    ours=("trimmed mean", "median"),
+    variant_of=lambda config: config.average,
+    measures={name: TASK.measures[name] for name in ("own", "unseen", "rounds")},
+    claims=lambda outcomes: [],
 )

@@ -4,6 +4,7 @@ REGISTRY: dict[str, str] = {
     "plume": "gpf.tasks.plume:TASK",
     "shifting": "gpf.tasks.shifting:TASK",
     "federated": "gpf.tasks.federated:TASK",
+    "federated-faults": "gpf.tasks.federated:FAULTS",
     "world": "gpf.tasks.world:TASK",
     "cifar10": "gpf.tasks.cifar10:TASK",
     "mspacman": "gpf.tasks.mspacman:TASK",
