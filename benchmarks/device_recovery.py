@@ -1,10 +1,11 @@
 """A navigator whose wind vane is turned by 90 degrees: success with and without learning on the device.
 
-    python benchmarks/device_recovery.py [--runs runs/device] [--seeds 10] [--first 0] [--episodes 400] [--write]
+    python benchmarks/device_recovery.py [--runs runs/device] [--seeds 10] [--first 10] [--episodes 400] [--write]
 
 Each seed trains a navigator with a straight vane, which takes about a minute if it is not in the folder already. Its C
 then flies in a world of held-out episodes, in float32, as on the device. Intervals are 95 % by Student's t over seeds.
-`--write` puts the table into docs/edge.md. Settings of the learning were chosen with `--first 900`.
+`--write` puts the table into docs/edge.md. Settings of the learning were chosen with `--first 900`. The arm that learns
+only while it fails was added after a first table of seeds 0 to 9, which is why the table now begins with seed 10.
 """
 
 import argparse
@@ -56,12 +57,15 @@ class Arm:
     rules: Rules = dataclasses.field(default_factory=Rules.fixed)
     changes: dict[str, Any] = dataclasses.field(default_factory=dict)
     """Of the learning's settings."""
+    enough: float = 2.0
+    """Success rate of an epoch after which it does not learn in the next."""
 
 
 ARMS = (
     Arm("straight vane, without learning", 0.0, {}),
     Arm("turned vane, without learning", 0.0, TURNED),
     Arm("turned vane, learning", 3e-4, TURNED),
+    Arm("turned vane, learning until 9 of 10 searches succeed", 3e-4, TURNED, enough=0.9),
     Arm("turned vane, learning, growing and pruning", 3e-4, TURNED, GROWING),
     Arm(
         "turned vane, learning, distance not rewarded",
@@ -77,7 +81,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=Path, default=Path("runs/device"), help="folder of the trained navigators")
     parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--first", type=int, default=0, help="first seed")
+    parser.add_argument("--first", type=int, default=10, help="first seed")
     parser.add_argument("--episodes", type=int, default=STAGES[-1][1])
     parser.add_argument("--write", action="store_true", help="put the table into docs/edge.md")
     parser.add_argument("--json", action="store_true", help="end with one JSON object")
@@ -123,7 +127,7 @@ def fly(
         set_weights(learners.memory[lane], learning)
     learners.memory["rate"] = arm.rate
     home = navigators[0].config.rewarded(navigators[0].scenario)
-    return live(learners, dataclasses.replace(home, **arm.world), seeds, episodes), learners
+    return live(learners, dataclasses.replace(home, **arm.world), seeds, episodes, arm), learners
 
 
 def set_weights(learner: Any, learning: Learning) -> None:
@@ -133,7 +137,7 @@ def set_weights(learner: Any, learning: Learning) -> None:
         learner["values"][end - values.size if end else 0 : end or values.size] = values
 
 
-def live(learners: Learners, scenario: Scenario, seeds: Sequence[int], episodes: int) -> NDArray[np.bool_]:
+def live(learners: Learners, scenario: Scenario, seeds: Sequence[int], episodes: int, arm: Arm) -> NDArray[np.bool_]:
     """Live through episodes in a world; every tenth ends an epoch, whose metric is the success rate."""
     world, count = World(len(seeds), scenario, threads=1), len(seeds)
     world.seed(seeds)
@@ -151,7 +155,9 @@ def live(learners: Learners, scenario: Scenario, seeds: Sequence[int], episodes:
         for lane in np.flatnonzero(world.truncations | world.terminations):
             successes[lane].append(bool(world.successes[lane]))
             if len(successes[lane]) % EPOCH == 0:
-                learners.end_epoch(float(np.mean(successes[lane][-EPOCH:])), int(lane))
+                rate = float(np.mean(successes[lane][-EPOCH:]))
+                learners.end_epoch(rate, int(lane))
+                learners.memory["rate"][lane] = arm.rate if rate < arm.enough else 0.0
     return np.array([one[:episodes] for one in successes])
 
 

@@ -131,6 +131,7 @@ def write_learner(folder: Path, learning: Learning) -> int:
         "metadata": characters({**policy.about, "numbers": "float32", "learns": _rule(learning)}),
     }
     values |= shared_parts(values)
+    values |= {part: template(f"learner_{part}.c").template.rstrip() for part in ("update", "rules", "saving")}
     better = "greater" if learning.rules.mode == "max" else "smaller"
     header = template(HEADER).substitute(
         settings=settings, memory=values["memory"], metric_is=f"a {better} one is better"
