@@ -139,6 +139,13 @@ def test_a_page_is_to_load_a_run_again_that_is_resumed_finished_or_far_ahead(mad
     assert finished.look() == [RESET]
 
 
+@pytest.mark.parametrize("result", ["", "{", "{}", '{"step": 1}'])
+def test_a_finished_run_is_not_to_be_loaded_again_whatever_its_result_says(made, result):
+    (made.run.folder / "result.json").write_text(result)
+    follow = follower(made)
+    assert [follow.look(), follow.look()] == [[], []]
+
+
 def test_a_page_is_told_that_a_run_was_interrupted_failed_or_is_running_again(made):
     follow = follower(made)
     made.run.close()

@@ -63,7 +63,7 @@ class Follower:
                     "cursor": {log: tail.mark for log, tail in self.tails.items()},
                 }
             )
-        now = state(self.folder, (self.folder / "result.json").exists())
+        now = state(self.folder)
         if now["state"] != self._state["state"]:
             if now["state"] == "finished":
                 return [RESET]

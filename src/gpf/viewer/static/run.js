@@ -12,16 +12,22 @@ import { timeline } from "./timeline.js";
 const TITLES = { measures: "Learning", structure: "Depth and density", plasticity: "Plasticity", cost: "Cost" };
 const MINOR = ["round", "epoch", "low", "high", "flops"]; // numbers that are not shown at the top
 const MOST_ADDED = 3000; // points since the page was loaded; after more it loads the run again, thinned
+const PAUSE = 1000; // milliseconds between two loadings of a run, at least
+const SETTLED = 80; // milliseconds that a moment is looked at before its network is asked for
+const MOST_HELD = 40; // networks that are kept
 const REFRESH = 3000; // milliseconds between two drawings of a network that is learning
 
 // Shows a run in `root`; returns a function that closes it.
 export async function show(root, api, name) {
-  let [run, parts, stop, closed] = [null, null, () => {}, false];
+  let [run, parts, stop, closed, loadedAt] = [null, null, () => {}, false, 0];
   const status = element("p", { class: "status", role: "status" });
   const body = element("div", {});
   root.replaceChildren(element("h1", {}, name), status, body);
 
   async function load() {
+    await new Promise((done) => setTimeout(done, Math.max(0, loadedAt + PAUSE - Date.now())));
+    if (closed) return;
+    loadedAt = Date.now();
     const fresh = await api.get(runPath("/api/run", name));
     if (closed) return;
     run = Object.assign(fresh, { added: 0, end: () => Math.max(0, ...run.curves.map((one) => one.x.at(-1) ?? 0)) });
@@ -72,10 +78,12 @@ function page(body, api, name, run, at) {
   const held = new Map(); // answers about networks, by moment
   const line = timeline(run, moved);
   const learning = learningSection(run, () => xOf(run, line.position()));
-  let [asked, timer, drawnAt] = [0, null, 0];
+  let [asked, timer, settling, drawnAt] = [0, null, null, 0];
 
   function moved(position) {
-    drawNetwork(position);
+    clearTimeout(settling);
+    if (held.has(momentOf(run, position))) drawNetwork(position);
+    else settling = setTimeout(() => drawNetwork(position), SETTLED);
     learning.redraw();
   }
 
@@ -91,7 +99,10 @@ function page(body, api, name, run, at) {
       return;
     }
     try {
-      if (!held.has(moment)) held.set(moment, api.get(`${runPath("/api/network", name)}?moment=${moment}`));
+      if (!held.has(moment)) {
+        held.set(moment, api.get(`${runPath("/api/network", name)}?moment=${moment}`));
+        if (held.size > MOST_HELD) held.delete(held.keys().next().value);
+      }
       const network = await held.get(moment);
       if (mine !== asked) return;
       view.draw(shape, network);
@@ -167,6 +178,8 @@ function page(body, api, name, run, at) {
     },
     close() {
       clearTimeout(timer);
+      clearTimeout(settling);
+      asked++; // what still comes is not drawn
       for (const part of [line, view, learning]) part.close();
       spectra.replace([]);
     },
