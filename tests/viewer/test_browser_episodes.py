@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from itertools import pairwise
 
 import pytest
@@ -10,6 +11,7 @@ from axe_playwright_python.sync_playwright import Axe
 from gpf.viewer.flying import Pilot
 from gpf.viewer.record import LIMIT
 from gpf.viewer.record_episodes import record_episode
+from gpf.zoo import run_folder
 
 PICTURE = "document.querySelector('canvas.plume').toDataURL()"
 CAST = "world=paper&policy=cast-and-surge"
@@ -144,6 +146,9 @@ def test_what_can_be_dragged_can_be_moved_by_keyboard_too(fly):
     page = fly("world=office&policy=cast-and-surge&seed=1")
     pause(page)
     page.get_by_label("Move", exact=True).select_option("Source")
+    assert float(page.get_by_label("x, m").input_value()) == pytest.approx(
+        20 * page.evaluate("window.gpfView.places().source[0]")
+    )
     page.get_by_label("x, m").fill("1.1")
     page.get_by_label("y, m").fill("1.1")
     page.locator("form.move button").click()
@@ -202,7 +207,7 @@ def test_layers_can_be_hidden(fly):
     assert len(seen) == 5
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (400, "dark"), (400, "light"), (1280, "dark")])
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (400, "dark")])
 def test_it_fits_and_has_no_serious_accessibility_violations(fly, artefact, width, scheme):
     page = fly("world=turbulent&policy=zoo:turbulent&seed=3", width=width, color_scheme=scheme)
     wait_for_step(page, 20)
@@ -211,6 +216,14 @@ def test_it_fits_and_has_no_serious_accessibility_violations(fly, artefact, widt
     assert page.evaluate("document.documentElement.dataset.theme") == scheme
     page.screenshot(path=artefact(f"fly-{width}-{scheme}"), full_page=True)
     assert serious(page) == []
+
+
+def test_who_prefers_less_motion_starts_an_episode_themselves(serve, open_page, runs):
+    page = open_page(f"{serve(runs).url}#/fly?{CAST}&seed=1", reduced_motion="reduce")
+    page.wait_for_function("() => window.gpfView.frames().frames.length > 10")
+    assert step_of(page) == 0
+    page.get_by_role("button", name="Play").click()
+    wait_for_step(page, 2)
 
 
 def test_the_theme_can_be_switched_and_is_remembered(fly):
@@ -244,6 +257,16 @@ def test_everything_can_be_reached_with_the_tab_key_and_shows_it(fly):
             assert outline != "none", name
     for name in ("Skip to content", "Fly", "Plume", "Play", "Step", "New episode", "Next failure", "Steer it yourself"):
         assert name in seen
+
+
+def test_a_navigator_can_be_flown_from_the_page_of_its_run(serve, open_page, runs):
+    shutil.copytree(run_folder("zoo:reference"), runs / "mine")
+    page = open_page(serve(runs).url)
+    page.get_by_role("link", name="runs/mine").click()
+    page.get_by_role("link", name="Fly this navigator").click()
+    wait_for_step(page, 2)
+    assert json.loads(page.get_by_label("Policy").input_value())["name"] == "runs/mine"
+    assert page.get_by_label("World").input_value() == "own"
 
 
 def test_a_name_from_a_run_folder_is_text(serve, open_page, runs):

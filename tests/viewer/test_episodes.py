@@ -2,12 +2,17 @@
 
 import base64
 import json
+import shutil
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
-from gpf.navigation.agents import load_navigator
+from gpf.navigation.acting import NetworkPolicy
+from gpf.navigation.agents import load_navigator, make_network
+from gpf.navigation.config import Config
 from gpf.navigation.evaluate import evaluate
 from gpf.navigation.policies import POLICIES, make_policy
 from gpf.navigation.seeds import HELD_OUT
@@ -18,8 +23,9 @@ from gpf.plume.scenario import Scenario
 from gpf.plume.world import World
 from gpf.viewer.app import make_app
 from gpf.viewer.episodes import FAINTEST, STRONGEST, Flight
-from gpf.viewer.flying import Session
+from gpf.viewer.flying import Session, choices
 from gpf.viewer.folders import Folders
+from gpf.zoo import run_folder
 
 TURBULENT, PAPER = Scenario.preset("turbulent"), Scenario.preset("paper")
 ZOO = {"kind": "zoo", "name": "zoo:turbulent"}
@@ -287,10 +293,80 @@ def test_a_wrong_message_is_answered_with_a_sentence_and_the_flight_goes_on(sess
     assert len(session.answer({"do": "fly", "step": 0, "count": 2})["frames"]) == 2
 
 
+PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=8,
+)
+MESSAGES = st.fixed_dictionaries(
+    {"do": st.sampled_from(["fly", "act", "move"])},
+    optional={
+        "step": st.integers(-1, 3) | PLAIN, "count": st.integers(-1, 3) | PLAIN, "action": st.integers(-1, 6) | PLAIN,
+        "position": st.lists(st.floats(-1.0, 21.0), min_size=2, max_size=2) | PLAIN,
+        "source": st.lists(st.floats(-1.0, 21.0), min_size=2, max_size=2) | PLAIN, "heading": st.floats() | PLAIN,
+    },
+)  # fmt: skip
+
+
+@given(messages=st.lists(MESSAGES | PLAIN, max_size=6))
+def test_any_messages_get_frames_or_a_sentence_and_leave_a_flight_that_can_go_on(messages):
+    session = Session(Folders([]), Flight(PAPER.changed(["max_steps=5"]), make_policy("random"), 1))
+    for message in messages:
+        got = session.answer(message)
+        assert ("frames" in got) != ("error" in got)
+        json.dumps(got.get("frames"), allow_nan=False)
+    session.flight.seek(0)
+    session.flight.fly()
+    assert session.flight.frame()["step"] == 1
+
+
 def test_a_file_cannot_be_read_through_the_name_of_a_policy(session):
     choice = {"kind": "classical", "name": "cast-and-surge:/etc/passwd"}
     got = session.answer({"do": "start", "world": "paper", "policy": choice, "seed": 0})
     assert got["error"].startswith("unknown policy")
+
+
+@pytest.mark.parametrize(("learner", "has_state", "values"), [("recurrent", True, False), ("parallel", False, True)])
+def test_recurrent_states_and_values_of_actions_are_shown(learner, has_state, values):
+    config = Config.of(learner=learner, seed=901)
+    network = config.learner.FLAT(make_network(config).model)
+    policy = NetworkPolicy(network, config.learner.observation, config.learner.acting, PAPER)
+    flight = Flight(PAPER, policy, 2, values)
+    fly(flight, 10)
+    frame = flight.frame()
+    assert len(frame["state"]) == (network.state_size if has_state else 0)
+    assert any(frame["state"]) == has_state
+    if values:
+        assert frame["value"] == max(frame["scores"]) == pytest.approx(policy.outputs[0].max(), rel=1e-3)
+    else:
+        assert sum(frame["scores"]) == pytest.approx(1.0, abs=2e-3)
+    expected = [frame]
+    flight.seek(0)
+    flight.seek(10)
+    assert [flight.frame()] == expected
+
+
+def test_a_run_can_fly_by_its_name_and_as_well_as_the_navigator_that_it_made(tmp_path):
+    shutil.copytree(run_folder("zoo:turbulent"), tmp_path / "runs" / "mine")
+    session = Session(Folders([tmp_path / "runs"]))
+    listed = [one for one in choices(session.folders)["policies"] if one["kind"] == "run"]
+    assert listed == [{"kind": "run", "name": "runs/mine", "checkpoint": "last"}]
+    answers = [
+        session.answer({"do": "start", "world": "own", "policy": policy, "seed": 6})["frames"]
+        for policy in (listed[0], ZOO)
+    ]
+    assert answers[0] == answers[1]
+
+
+def test_a_new_episode_is_flown_with_what_the_run_has_learned_meanwhile(tmp_path):
+    folder = tmp_path / "runs" / "mine"
+    session, policy = Session(Folders([tmp_path])), {"kind": "run", "name": f"{tmp_path.name}/runs/mine"}
+    starts = []
+    for name in ("zoo:turbulent", "zoo:reference"):
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(run_folder(name), folder)
+        starts.append(session.answer({"do": "start", "world": "paper", "policy": policy, "seed": 6})["frames"][0])
+    assert starts[0]["scores"] != starts[1]["scores"]
 
 
 def test_two_pages_fly_at_once_and_bad_json_harms_neither(tmp_path):
@@ -298,8 +374,9 @@ def test_two_pages_fly_at_once_and_bad_json_harms_neither(tmp_path):
     client.get("/?token=t")
     url = "ws://127.0.0.1/ws/fly"
     with client.websocket_connect(url) as first, client.websocket_connect(url) as second:
-        first.send_text("{")
-        assert "a message must be an object" in first.receive_json()["error"]
+        for broken in ("{", "[" * 50_000, "1e999"):
+            first.send_text(broken)
+            assert "a message must be an object" in first.receive_json()["error"]
         for seed, page in ((1, first), (2, second)):
             page.send_json({"do": "start", "world": "paper", "policy": ZOO, "seed": seed})
         assert [page.receive_json()["header"]["seed"] for page in (first, second)] == [1, 2]

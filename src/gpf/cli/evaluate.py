@@ -291,8 +291,10 @@ class Compile:
         from gpf.navigation.evaluate import evaluate
         from gpf.navigation.policies import make_policy
         from gpf.tasks.plume import TASK
+        from gpf.viewer.episodes import Flight
 
         scenario = Scenario(max_steps=2)
+        Flight(scenario, make_policy("random"), 0).frame()
         for name in POLICIES:
             evaluate(make_policy(name), scenario, 1)
         few: dict[str, Any] = {"steps": 1, "lanes": 2, "horizon": 2, "minibatch": 4}

@@ -161,13 +161,13 @@ class Session:
     _acts = {"start": _start, "failure": _failure, "fly": _fly, "act": _act, "move": _move, "rival": _rival}
 
     def _new_flight(self, asked: dict[str, Any], seed: int) -> Flight:
-        pilot, scenario = self._chosen(asked)
+        pilot, scenario = self._chosen(asked, again=True)
         return Flight(scenario, copy.copy(pilot.policy), seed, pilot.values)
 
-    def _chosen(self, asked: dict[str, Any]) -> tuple[Pilot, Scenario]:
-        """The policy and the world that a message names; a policy is loaded once."""
+    def _chosen(self, asked: dict[str, Any], again: bool = False) -> tuple[Pilot, Scenario]:
+        """The policy and the world that a message names; `again` loads the policy anew, for a run may have learned."""
         key = repr(asked.get("policy"))
-        if key not in self._pilots:
+        if again or key not in self._pilots:
             self._pilots = {key: Pilot.of(asked.get("policy"), self.folders)}
         pilot = self._pilots[key]
         return pilot, world_of(asked.get("world"), pilot)
@@ -195,7 +195,7 @@ async def converse(socket: WebSocket, folders: Folders) -> None:
 async def _received(socket: WebSocket) -> Any:
     try:
         return await socket.receive_json()
-    except (ValueError, KeyError):  # no JSON, or bytes
+    except (ValueError, KeyError, RecursionError):  # no JSON, or bytes, or too deep
         return None
 
 

@@ -2,8 +2,11 @@
 
 import { element } from "./dom.js";
 
-const KEYS = { ArrowUp: 0, ArrowLeft: 1, ArrowRight: 2, ArrowDown: 3, a: 4, d: 5 }; // to actions, as the simulator numbers them
+// Keys to actions, as the simulator numbers them.
+const KEYS = { ArrowUp: 0, ArrowLeft: 1, ArrowRight: 2, ArrowDown: 3, a: 4, d: 5 };
 const FORWARD = 0;
+const HOW = "Arrow keys turn and go on; down turns around, A and D cast. While paused, every key is one step. "
+  + "The dashed path is the navigator's, in the same episode.";
 const KINDS = { zoo: "Trained navigators", classical: "Classical opponents", run: "Runs" };
 
 // A form that chooses world, policy and seed. start(choice, failure) begins an episode.
@@ -18,7 +21,9 @@ export function chooser({ worlds, policies, first, seeds }, start) {
     return some.length ? element("optgroup", { label: title }, ...options) : null;
   });
   const policy = element("select", { id: "policy" }, ...groups.filter((group) => group !== null));
-  const seed = element("input", { id: "seed", type: "number", min: "0", max: String(seeds - 1), step: "1", value: String(asked.seed), required: true });
+  const seed = element("input", {
+    id: "seed", type: "number", min: "0", max: String(seeds - 1), step: "1", value: String(asked.seed), required: true,
+  });
   const choice = () => ({ world: world.value, policy: JSON.parse(policy.value), seed: Number(seed.value) });
   const watchWorld = () => {
     const classical = choice().policy.kind === "classical";
@@ -81,20 +86,22 @@ function field(name, control) {
 export function steering(view) {
   const held = new Set();
   let busy = false;
-  const toggle = element("button", { type: "button", "aria-pressed": "false", onclick: () => set(!self.on) }, "Steer it yourself");
+  const pressed = { type: "button", "aria-pressed": "false", onclick: () => set(!self.on) };
+  const toggle = element("button", pressed, "Steer it yourself");
   const result = element("p", { class: "soft", role: "status" }, "");
-  const what = element("select", { id: "what" }, option("position", "Agent", true), option("source", "Source", false));
+  const what = element("select", { id: "what", onchange: () => self.paused() },
+    option("agent", "Agent", true), option("source", "Source", false));
   const [x, y] = ["x", "y"].map((id) => element("input", { id, type: "number", min: "0", step: "any", value: "10" }));
   const root = element(
     "section",
     { class: "card" },
     element("h2", {}, "Steer and move"),
     toggle,
-    element("p", { class: "soft small" }, "Arrow keys turn and go on; down turns around, A and D cast. While paused, every key is one step. The dashed path is the navigator's, in the same episode."),
+    element("p", { class: "soft small" }, HOW),
     result,
     element("form", { class: "move", onsubmit: (event) => {
       event.preventDefault();
-      view.move({ [what.value]: [Number(x.value), Number(y.value)] });
+      view.move({ [what.value === "agent" ? "position" : "source"]: [Number(x.value), Number(y.value)] });
     } }, field("Move", what), field("x, m", x), field("y, m", y), element("button", {}, "Move")),
     element("p", { class: "soft small" }, "The agent and the source can also be dragged in the picture."),
   );
@@ -157,6 +164,12 @@ export function steering(view) {
       held.clear();
       set(false);
       result.textContent = "";
+    },
+    // The fields of the form say where things are now.
+    paused() {
+      const frame = view.flight.frames[view.step];
+      if (frame === undefined) return;
+      [x.value, y.value] = what.value === "agent" ? frame.agent : frame.sources[0];
     },
     // Each step of the simulation: what the keys say, or straight on.
     tick() {

@@ -56,9 +56,15 @@ export class LiveFlight {
 
   // A new episode: of a seed, or with failure the next one after it that is not solved.
   async start(choice, failure = false) {
-    const episode = ++this.episode || (this.episode = 1);
-    const answer = await this.ask({ do: failure ? "failure" : "start", ...choice });
-    if (episode !== this.episode) return;
+    const before = this.header;
+    this.header = null; // until the new one is there, nothing is asked of the old one
+    let answer;
+    try {
+      answer = await this.ask({ do: failure ? "failure" : "start", ...choice });
+    } catch (error) {
+      this.header = before;
+      throw error;
+    }
     this.choice = { ...choice, seed: answer.header.seed };
     this.header = answer.header;
     this.frames = answer.frames;
@@ -69,10 +75,10 @@ export class LiveFlight {
   async fill(step) {
     if (this.fetching || this.ended || this.header === null || this.last - step > AHEAD) return;
     this.fetching = true;
-    const { header, last } = this;
+    const { frames: flown, last } = this;
     try {
       const { frames } = await this.ask({ do: "fly", step: last, count: AT_ONCE });
-      if (this.header === header && this.last === last) {
+      if (this.frames === flown && this.last === last) {
         this.frames.push(...frames);
         this.changed();
       }
@@ -93,7 +99,7 @@ export class LiveFlight {
   async move(step, places) {
     const { frames } = await this.ask({ do: "move", step, ...places });
     this.frames.length = step;
-    this.frames.push(...frames);
+    this.frames.push({ ...frames[0], moved: "position" in places });
     this.changed();
   }
 

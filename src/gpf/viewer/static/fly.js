@@ -77,13 +77,17 @@ class FlyView {
   }
 
   #build() {
-    this.canvas = element("canvas", { class: "plume", tabindex: "0", role: "application", "aria-label": "Plume", "aria-describedby": "status keys" });
+    this.canvas = element("canvas", {
+      class: "plume", tabindex: "0", role: "application", "aria-label": "Plume", "aria-describedby": "status keys",
+    });
     this.picture = new Picture(this.canvas);
     this.senses = new Senses();
     this.status = element("p", { id: "status", class: "now" }, "Starting the simulator…");
     this.error = element("div", {});
     this.play = element("button", { type: "button", class: "main", onclick: () => this.toggle() }, "Play");
-    this.slider = element("input", { type: "range", min: "0", max: "0", value: "0", "aria-label": "Step", class: "scrub", oninput: () => this.scrub() });
+    this.slider = element("input", {
+      type: "range", min: "0", max: "0", value: "0", "aria-label": "Step", class: "scrub", oninput: () => this.scrub(),
+    });
     this.speeds = element(
       "select",
       { onchange: () => { this.speed = Number(this.speeds.value); } },
@@ -118,11 +122,13 @@ class FlyView {
               element("label", {}, "Speed ", this.speeds)),
             element("fieldset", { class: "shown" }, element("legend", {}, "Layers"), ...layers),
             this.legend,
-            element("p", { id: "keys", class: "soft small" }, "Keys: space plays and pauses, left and right step, N starts the next episode, F finds the next failure."),
+            element("p", { id: "keys", class: "soft small" }, this.api.recorded === null
+              ? "Keys: space plays and pauses, left and right step, N starts the next episode, F finds the next failure."
+              : "Keys: space plays and pauses, left and right step."),
           ),
-          this.below,
         ),
         this.side,
+        this.below,
       ),
     );
   }
@@ -137,6 +143,7 @@ class FlyView {
       await this.flight.start(choice, failure);
     } catch (error) {
       this.failed(error);
+      this.draw();
       return;
     }
     this.chooser.setSeed(this.flight.choice.seed);
@@ -152,7 +159,8 @@ class FlyView {
     this.senses.setEpisode(header);
     this.#writeLegend(header);
     this.setSize();
-    this.resume();
+    if (!matchMedia("(prefers-reduced-motion: reduce)").matches) this.resume();
+    this.flight.fill(0).catch((error) => this.failed(error));
   }
 
   #writeLegend({ actions, decoys }) {
@@ -161,8 +169,11 @@ class FlyView {
       mark.style.background = `var(--action-${n})`;
       return element("span", { class: "item" }, mark, ` ${name}`);
     });
-    const others = [["whiff", "whiff"], ["source", "source"], ...(decoys.length ? [["decoy", "decoy"]] : [])];
-    keys.push(...others.map(([kind, name]) => element("span", { class: "item" }, element("span", { class: `mark ${kind}`, "aria-hidden": "true" }), ` ${name}`)));
+    const others = ["whiff", "source", ...(decoys.length ? ["decoy"] : [])];
+    for (const kind of others) {
+      const mark = element("span", { class: `mark ${kind}`, "aria-hidden": "true" });
+      keys.push(element("span", { class: "item" }, mark, ` ${kind}`));
+    }
     this.legend.replaceChildren("Trail: ", ...keys);
   }
 
@@ -196,6 +207,7 @@ class FlyView {
     if (!this.playing) return;
     this.playing = false;
     this.play.textContent = "Play";
+    this.steering?.paused();
     announce(this.status.textContent);
   }
 
@@ -256,7 +268,8 @@ class FlyView {
 
   pressed(event) {
     if (event.altKey || event.ctrlKey || event.metaKey || !this.flight?.header) return;
-    if (event.target.closest("input, select, textarea, summary, a") || (event.target.closest("button") && event.key === " ")) return;
+    if (event.target.closest("input, select, textarea, summary, a")) return;
+    if (event.target.closest("button") && event.key === " ") return;
     if (this.steering?.pressed(event)) {
       event.preventDefault();
       return;
@@ -294,7 +307,8 @@ class FlyView {
       const { agent, sources } = this.flight.frames[this.step];
       const reach = (GRIP * picture.header.width) / canvas.clientWidth; // m
       const [x, y] = picture.place(event);
-      const far = { agent: Math.hypot(x - agent[0], y - agent[1]), source: Math.hypot(x - sources[0][0], y - sources[0][1]) };
+      const from = (place) => Math.hypot(x - place[0], y - place[1]);
+      const far = { agent: from(agent), source: from(sources[0]) };
       const what = far.agent <= far.source ? "agent" : "source";
       return far[what] < reach && !(what === "source" && picture.header.recorded) ? what : null;
     };
@@ -307,7 +321,8 @@ class FlyView {
       event.preventDefault();
     }, { signal });
     // A finger on a marker drags it; elsewhere it scrolls the page.
-    canvas.addEventListener("touchstart", (event) => grabbed(event.touches[0]) && event.preventDefault(), { signal, passive: false });
+    const touched = (event) => grabbed(event.touches[0]) && event.preventDefault();
+    canvas.addEventListener("touchstart", touched, { signal, passive: false });
     canvas.addEventListener("pointermove", (event) => {
       if (this.dragged === null) {
         canvas.style.cursor = grabbed(event) ? "grab" : "";
@@ -348,7 +363,8 @@ class FlyView {
 
   #writeStatus(frame) {
     const { seconds, actions } = this.flight.header;
-    const said = [`Step ${frame.step}`, `${(frame.step * seconds).toFixed(1)} s`, `${frame.distance.toFixed(1)} m from the source`];
+    const time = (frame.step * seconds).toFixed(1);
+    const said = [`Step ${frame.step}`, `${time} s`, `${frame.distance.toFixed(1)} m from the source`];
     if (frame.end !== null) said.push(ENDS[frame.end]);
     else {
       said.push(frame.whiff ? "whiff" : "no whiff");

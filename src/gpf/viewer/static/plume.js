@@ -19,7 +19,7 @@ export function colours() {
     scale: palette(dark ? DARK : LIGHT),
     decoyScale: palette(dark ? DECOY_DARK : DECOY_LIGHT),
     background: `rgb(${(dark ? DARK : LIGHT)[0].join(",")})`,
-    filament: dark ? "rgba(255,236,200,.34)" : "rgba(255,255,255,.5)",
+    filament: dark ? "rgba(30,14,24,.5)" : "rgba(255,255,255,.5)",
     wind: named("wind"), obstacle: named("obstacle"), source: named("good"), decoy: named("decoy"),
     ink: named("ink"), whiff: named("whiff"), rival: named("soft"),
     actions: Array.from({ length: 6 }, (_, n) => named(`action-${n}`)),
@@ -237,7 +237,7 @@ export class Picture {
     };
     const stroke = (width, colour, chosen) => {
       context.beginPath();
-      for (let n = 1; n <= step; n++) if (chosen(frames[n], frames[n - 1])) segment(n);
+      for (let n = 1; n <= step; n++) if (!frames[n].moved && chosen(frames[n], frames[n - 1])) segment(n);
       context.strokeStyle = colour;
       context.lineWidth = width * dot;
       context.stroke();
@@ -255,7 +255,8 @@ export class Picture {
     const { context, dot } = this;
     const [x, y] = this.at(...(draggedTo ?? frame.agent.slice(0, 2)));
     const heading = -frame.agent[2];
-    const corner = (turn, length) => [x + length * dot * Math.cos(heading + turn), y + length * dot * Math.sin(heading + turn)];
+    const corner = (turn, length) =>
+      [x + length * dot * Math.cos(heading + turn), y + length * dot * Math.sin(heading + turn)];
     context.strokeStyle = context.fillStyle = this.colours.ink;
     context.lineWidth = 1.5 * dot;
     for (const [n, turn] of [[0, -0.5], [1, 0.5]]) { // antennae, the left one first; the screen's y points down

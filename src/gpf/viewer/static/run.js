@@ -138,7 +138,8 @@ function page(body, api, name, run, at) {
   spectra.element, spectraNote);
   body.replaceChildren(headline, ...run.problems.map(problem), cards,
     section("Network", line.controls, about, view.element),
-    ...learning.sections, spectraSection, section("Events", line.table), settings(run), compareWith(api, name, run));
+    ...learning.sections, spectraSection, section("Events", line.table), settings(run), compareWith(api, name, run),
+    ...flyWith(api, name, run));
   if (at !== null && at <= run.events.length) line.go(at);
   else drawNetwork(line.position());
 
@@ -232,6 +233,12 @@ function settings(run) {
     element("div", { class: "wide", tabindex: "0", role: "region", "aria-label": title },
       element("table", { class: "numbers" }, element("tbody", {}, ...Object.entries(values).map(([key, value]) =>
         element("tr", {}, element("th", { scope: "row" }, key), element("td", {}, value)))))))));
+}
+
+// The way to episodes of a navigator.
+function flyWith(api, name, run) {
+  if (api.recorded !== null || run.task !== "plume") return [];
+  return [element("p", {}, element("a", { href: `#/fly?world=own&policy=${encodeURIComponent(name)}` }, "Fly this navigator"))];
 }
 
 // Other runs of the same task, to be chosen; the list is read when it is opened.

@@ -3,6 +3,7 @@
 import { element, styleValue } from "./dom.js";
 
 const SHOWN = 150; // steps of the curves
+const CURVES = { left: "left antenna", right: "right antenna", air: "odour in the air", whiff: "whiff" };
 const LOW = 3e-4, HIGH = 3; // readings at the ends of the logarithmic axis
 
 export class Senses {
@@ -20,7 +21,8 @@ export class Senses {
     this.root = element(
       "div",
       { class: "senses" },
-      part("Readings", this.readings, element("p", { class: "marks soft" }, key("left"), " left antenna  ", key("right"), " right antenna  ", key("air"), " odour in the air  ", key("whiff"), " whiff")),
+      part("Readings, logarithmic", this.readings, element("p", { class: "marks soft" },
+        ...Object.entries(CURVES).flatMap(([name, text]) => [key(name), ` ${text}  `]))),
       part("Tokens", this.tokens),
       element("section", { class: "card" }, this.actionsTitle, this.actions),
       this.valuePart,
@@ -29,7 +31,8 @@ export class Senses {
   }
 
   setTheme() {
-    this.colours = Object.fromEntries(["left", "right", "air", "whiff", "line", "soft", "accent"].map((name) => [name, styleValue(`--${name}`)]));
+    const names = [...Object.keys(CURVES), "line", "accent"];
+    this.colours = Object.fromEntries(names.map((name) => [name, styleValue(`--${name}`)]));
   }
 
   setEpisode(header) {
@@ -38,7 +41,7 @@ export class Senses {
       const text = element("dd", {}, "-");
       return { name, text };
     });
-    this.tokens.replaceChildren(...this.tokenTexts.flatMap(({ name, text }) => [element("div", {}, element("dt", {}, name), text)]));
+    this.tokens.replaceChildren(...this.tokenTexts.map(({ name, text }) => element("div", {}, element("dt", {}, name), text)));
     this.bars = header.actions.map((name, n) => bar(name, `--action-${n}`));
     this.actions.replaceChildren(...this.bars.map((one) => one.root));
     this.features = header.inputs.map((name) => bar(name, "--accent"));
@@ -79,7 +82,8 @@ export class Senses {
 
   #drawReadings(some) {
     const { context, width, height } = prepared(this.readings);
-    const y = (reading) => height - 3 - ((height - 6) * Math.log(Math.min(Math.max(reading, LOW), HIGH) / LOW)) / Math.log(HIGH / LOW);
+    const level = (reading) => Math.log(Math.min(Math.max(reading, LOW), HIGH) / LOW) / Math.log(HIGH / LOW);
+    const y = (reading) => height - 3 - (height - 6) * level(reading);
     const x = (n) => (n / (SHOWN - 1)) * width;
     context.strokeStyle = this.colours.line;
     context.setLineDash([4, 4]);
@@ -120,7 +124,8 @@ export class Senses {
     state.forEach((number, n) => {
       context.globalAlpha = Math.abs(number) / greatest;
       context.fillStyle = number > 0 ? this.colours.right : this.colours.left;
-      context.fillRect(((n % columns) * width) / columns, (Math.floor(n / columns) * height) / rows, width / columns - 1, height / rows - 1);
+      const [column, row] = [n % columns, Math.floor(n / columns)];
+      context.fillRect((column * width) / columns, (row * height) / rows, width / columns - 1, height / rows - 1);
     });
     context.globalAlpha = 1;
     this.state.setAttribute("aria-label", `Recurrent state of ${state.length} units, orange above zero and blue below`);
@@ -139,7 +144,8 @@ function bar(name, colour) {
   const fill = element("span", { class: "fill" });
   fill.style.background = `var(${colour})`;
   const number = element("span", { class: "amount" });
-  const root = element("li", {}, element("span", { class: "name" }, name), element("span", { class: "track", "aria-hidden": "true" }, fill), number);
+  const track = element("span", { class: "track", "aria-hidden": "true" }, fill);
+  const root = element("li", {}, element("span", { class: "name" }, name), track, number);
   return {
     root,
     set(share, text, chosen) {
@@ -159,7 +165,10 @@ function bar(name, colour) {
 function prepared(canvas) {
   const ratio = Math.min(devicePixelRatio || 1, 2);
   const width = canvas.clientWidth || 300, height = canvas.clientHeight || 90;
-  if (canvas.width !== Math.round(width * ratio)) [canvas.width, canvas.height] = [Math.round(width * ratio), Math.round(height * ratio)];
+  if (canvas.width !== Math.round(width * ratio)) {
+    canvas.width = Math.round(width * ratio);
+    canvas.height = Math.round(height * ratio);
+  }
   const context = canvas.getContext("2d");
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
   context.clearRect(0, 0, width, height);
