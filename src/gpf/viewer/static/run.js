@@ -43,7 +43,9 @@ export async function show(root, api, name) {
     if (told.type === "gone" || "error" in told) {
       status.textContent = "";
       root.replaceChildren(element("h1", {}, name), problem(told.message ?? told.error), body);
-    } else if (told.type === "reset" || run.added > MOST_ADDED) {
+    } else if (told.type === "lines" && run.added <= MOST_ADDED && parts.add(told)) {
+      // it is drawn
+    } else if (["reset", "lines"].includes(told.type)) {
       stop();
       try {
         await load();
@@ -55,8 +57,7 @@ export async function show(root, api, name) {
       run.failure = told.failure;
       parts.said();
       announce(`The run is ${told.state} now.`);
-    } else if (told.type === "lines") parts.add(told);
-    else if (told.type === "checkpoint") parts.learned();
+    } else if (told.type === "checkpoint") parts.learned();
   }
 
   await load();
@@ -146,14 +147,18 @@ function page(body, api, name, run, at) {
   return {
     said,
     position: () => (line.isNow() ? null : line.position()),
-    add(told) {
+    add(told) { // returns whether the page has room for all of it
       const wasNow = line.isNow();
-      for (const [key, [xs, ys]] of Object.entries(told.points)) {
-        const curve = run.curves.find((one) => one.key === key);
-        if (!curve) continue; // it is there when the run is loaded again
-        curve.x.push(...xs);
-        curve.y.push(...ys);
-        run.added += xs.length / run.curves.length;
+      for (const added of told.curves) {
+        const curve = run.curves.find((one) => one.key === added.key);
+        if (curve) {
+          curve.x.push(...added.x);
+          curve.y.push(...added.y);
+        } else {
+          run.curves.push(added);
+          if (!learning.add(added)) return false;
+        }
+        run.added += added.x.length / run.curves.length;
       }
       const next = run.events_left_out + run.events.length;
       run.events.push(...told.events.map((event) => ({ ...event, n: next + event.n })));
@@ -164,6 +169,7 @@ function page(body, api, name, run, at) {
       line.grown(wasNow);
       learning.redraw();
       if (told.events.length) announce(`New: ${told.events.map((event) => event.kind).join(", ")}.`);
+      return true;
     },
     learned() { // there is a newer checkpoint
       if (timer !== null) return;
@@ -196,35 +202,54 @@ function section(title, ...content) {
 function learningSection(run, at) {
   const more = { unit: run.unit, events: run.events, regimes: run.visits, span: () => [0, run.end()], at };
   const of = (group) => run.curves.filter((one) => one.group === group);
+  const adders = new Map(); // by group, what draws one more curve
   const galleries = [];
   const sections = [];
   for (const group of ["measures", "structure", "plasticity", "cost"]) {
     if (!of(group).length) continue;
     const shown = gallery();
     galleries.push(shown);
-    if (group !== "plasticity") {
-      shown.replace(of(group).map((one) => chart(one.label, [one], { ...more, steps: group === "structure" })));
-      const thinned = of(group).some((one) => one.of > one.x.length)
-        ? element("p", { class: "soft" }, "Long curves are thinned: each stretch is shown by its least and its greatest value.") : null;
-      const events = run.events.length ? element("p", { class: "soft" }, "Triangles mark events.") : null;
-      sections.push(section(TITLES[group], group === "measures" ? events : null, thinned, shown.element));
+    if (group === "plasticity") {
+      const picked = plasticity(() => of(group), shown, more);
+      adders.set(group, picked.fill);
+      sections.push(section(TITLES[group], element("label", {}, "Measure ", picked.element), shown.element));
       continue;
     }
-    const measures = [...new Set(of(group).map((one) => one.key.slice(one.key.lastIndexOf(":") + 1)))];
-    const names = [...new Set(of(group).map((one) => one.label))];
-    const fill = () => shown.replace([chart(picked.value.replaceAll("_", " "), of(group)
-      .filter((one) => one.key.endsWith(`:${picked.value}`))
-      .map((one) => Object.assign(one, { colour: names.indexOf(one.label) })), more)]);
-    const picked = element("select", { onchange: fill }, ...measures.map((one) => element("option", { value: one }, one.replaceAll("_", " "))));
-    picked.value = measures.includes("effective_rank") ? "effective_rank" : measures[0];
-    fill();
-    sections.push(section(TITLES[group], element("label", {}, "Measure ", picked), shown.element));
+    const draw = (one) => chart(one.label, [one], { ...more, steps: group === "structure" });
+    shown.replace(of(group).map(draw));
+    adders.set(group, (one) => shown.add(draw(one)));
+    const thinned = of(group).some((one) => one.of > one.x.length)
+      ? element("p", { class: "soft" }, "Long curves are thinned: each stretch is shown by its least and its greatest value.") : null;
+    const events = run.events.length ? element("p", { class: "soft" }, "Triangles mark events.") : null;
+    sections.push(section(TITLES[group], group === "measures" ? events : null, thinned, shown.element));
   }
   return {
     sections,
+    add(curve) { // returns whether there is a place for it
+      adders.get(curve.group)?.(curve);
+      return adders.has(curve.group);
+    },
     redraw: () => galleries.forEach((one) => one.redraw()),
     close: () => galleries.forEach((one) => one.replace([])),
   };
+}
+
+// A choice of measures; of the one that is chosen, a chart with a curve for each layer.
+function plasticity(curves, shown, more) {
+  const measures = [...new Set(curves().map((one) => one.key.slice(one.key.lastIndexOf(":") + 1)))];
+  const picked = element("select", { onchange: fill },
+    ...measures.map((one) => element("option", { value: one }, one.replaceAll("_", " "))));
+  picked.value = measures.includes("effective_rank") ? "effective_rank" : measures[0];
+
+  function fill() {
+    const names = [...new Set(curves().map((one) => one.label))];
+    const chosen = curves().filter((one) => one.key.endsWith(`:${picked.value}`));
+    for (const one of chosen) one.colour = names.indexOf(one.label);
+    shown.replace([chart(picked.value.replaceAll("_", " "), chosen, more)]);
+  }
+
+  fill();
+  return { element: picked, fill };
 }
 
 function settings(run) {
