@@ -39,7 +39,7 @@ EPOCH = 10
 STAGES = ((0, 25), (25, 50), (50, 100), (100, 200), (200, 400))
 """Episodes over which success is averaged."""
 TURNED = {"vane_offset": 90.0}
-SENSED = {"reward_shaping": 0.0, "reward_whiff": 0.1}
+SENSED = {"reward_shaping": 0.0, "reward_whiff": 0.3}
 """A reward that a robot can measure itself: time, whiffs and the source, but not the distance that it has won."""
 GROWING = Rules(
     mode="max", grow_patience=5, grow_threshold=0.0, max_depth=2, weight_threshold=0.05, belief_increment=0.1,
@@ -68,10 +68,11 @@ ARMS = (
     Arm("turned vane, learning until 9 of 10 searches succeed", 3e-4, TURNED, enough=0.9),
     Arm("turned vane, learning, growing and pruning", 3e-4, TURNED, GROWING),
     Arm(
-        "turned vane, learning, distance not rewarded",
+        "turned vane, learning until 9 of 10 searches succeed, distance not rewarded",
         1e-4,
         TURNED | SENSED,
         changes={"discount": 0.95, "exploration": 0.1},
+        enough=0.9,
     ),
 )
 

@@ -81,7 +81,8 @@ def main() -> None:
     tables = "\n\n".join(map(table, results.values()))
     print(tables)
     if arguments.write:
-        insert("docs/edge.md", "edge", tables)
+        for part, rows in results.items():
+            insert("docs/edge.md", f"edge_{part}", table(rows))
     if arguments.json:
         print(json.dumps(results))
 

@@ -1,6 +1,6 @@
 """What the viewer costs a run that is training, and how fast it opens a long one.
 
-    python benchmarks/viewer_live.py [--only slowdown opening] [--pairs 30] [--rounds 3] [--browser] [--json]
+    python benchmarks/viewer_live.py [--only slowdown opening] [--pairs 60] [--rounds 4] [--browser] [--json]
 
 Slowdown: a navigator trains in this process, round by round. In half of the blocks of rounds, a viewer in another
 process has opened the run and gets every line over its socket: a plain socket, or with `--browser` a page in headless
@@ -43,8 +43,8 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", choices=("slowdown", "opening"), default=["slowdown", "opening"])
-    parser.add_argument("--pairs", type=int, default=30, help="pairs of blocks, one of them with a viewer")
-    parser.add_argument("--rounds", type=int, default=3, help="rounds of a block")
+    parser.add_argument("--pairs", type=int, default=60, help="pairs of blocks, one of them with a viewer")
+    parser.add_argument("--rounds", type=int, default=4, help="rounds of a block")
     parser.add_argument("--openings", type=int, default=10, help="how often the long run is opened")
     parser.add_argument("--browser", action="store_true", help="let the viewer be a page in chromium")
     parser.add_argument("--json", action="store_true", help="end with one JSON object")

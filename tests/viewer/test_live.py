@@ -99,7 +99,8 @@ def test_a_follower_tells_of_new_lines_and_events_once(made):
     made.round()
     made.round()
     (told,) = lines(follow.look())
-    assert told["points"]["loss"] == ([2 * STEPS, 3 * STEPS], [1 / 2, 1 / 3])
+    (loss,) = [one for one in told["curves"] if one["key"] == "loss"]
+    assert (loss["x"], loss["y"]) == ([2 * STEPS, 3 * STEPS], [1 / 2, 1 / 3])
     assert [(event["kind"], event["x"]) for event in told["events"]] == [("grown", 3 * STEPS)]
     assert {"id": "0000-after", "event": 0, "when": "after"} in told["moments"]
     assert told["numbers"]["depth"] == 2
@@ -113,8 +114,8 @@ def test_what_was_followed_is_what_a_page_loads_later(made):
     for _ in range(8):
         made.round()
         for told in lines(follow.look()):
-            for key, (_, ys) in told["points"].items():
-                curves.setdefault(key, []).extend(ys)
+            for one in told["curves"]:
+                curves.setdefault(one["key"], []).extend(one["y"])
     assert curves == {one["key"]: one["y"] for one in describe(made.run.folder)["curves"]}
 
 
@@ -137,6 +138,13 @@ def test_a_page_is_to_load_a_run_again_that_is_resumed_finished_or_far_ahead(mad
     finished = follower(made)
     write_json(made.run.folder / "result.json", {"step": 1})
     assert finished.look() == [RESET]
+
+
+@pytest.mark.parametrize("result", ["", "{", "{}", '{"step": 1}'])
+def test_a_finished_run_is_not_to_be_loaded_again_whatever_its_result_says(made, result):
+    (made.run.folder / "result.json").write_text(result)
+    follow = follower(made)
+    assert [follow.look(), follow.look()] == [[], []]
 
 
 def test_a_page_is_told_that_a_run_was_interrupted_failed_or_is_running_again(made):
@@ -189,7 +197,7 @@ def test_two_viewers_get_the_same_lines(made, often):
         made.round()
         told = [socket.receive_json() for socket in (one, other)]
     assert told[0] == told[1]
-    assert told[0]["points"]["loss"][1] == [0.5]
+    assert [one["y"] for one in told[0]["curves"] if one["key"] == "loss"] == [[0.5]]
 
 
 def test_a_socket_of_a_deleted_run_says_so_and_closes(made, often):

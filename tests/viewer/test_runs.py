@@ -18,10 +18,16 @@ from gpf.runs.folder import RunError
 from gpf.viewer.app import make_app
 from gpf.viewer.comparison import compare
 from gpf.viewer.curves import MOST_POINTS, thin, visits_of
+from gpf.viewer.live import Follower
 from gpf.viewer.networks import LARGEST, MOST_CELLS, extremes, network
 from gpf.viewer.runs import describe
 
 numbers = st.floats(-1e6, 1e6)
+WORDS = (
+    "step round epoch loss visits ended found regime frozen plasticity name depth before after layers kind reason"
+    " weights pruned parameters seed"
+).split()
+"""Keys of which lines are made that a viewer might trip over."""
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +80,29 @@ def test_everything_of_a_run_is_strict_json_whatever_its_logs_hold(copied):
     assert len(curve(run, "loss")["x"]) == ROUNDS
     assert curve(run, "deep.a.b")["y"] == [1]
     assert run["events"][-1]["after"]["frozen"] == [1]
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(WORDS), inner, max_size=4),
+    max_leaves=8,
+)
+lines = st.lists(st.dictionaries(st.sampled_from(WORDS), anything, max_size=8), max_size=4)
+
+
+@given(
+    config=st.dictionaries(st.sampled_from(["task", "config", "rules", "world"]), anything), metrics=lines, events=lines
+)
+def test_no_folder_breaks_a_description_or_a_comparison(tmp_path_factory, config, metrics, events):
+    folder = tmp_path_factory.mktemp("any")
+    (folder / "config.json").write_text(json.dumps(config))
+    for log, held in (("metrics", metrics), ("events", events)):
+        (folder / f"{log}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in held))
+    run = describe(folder)
+    follow = Follower(folder, {"unit": run["unit"], "state": run["state"]})
+    found = compare({"a": folder, "b": folder})
+    json.dumps([run, follow.look(), found], allow_nan=False)
+    assert len(run["events"]) == len(events)
 
 
 def test_a_last_line_that_is_being_written_is_left_for_later(copied):

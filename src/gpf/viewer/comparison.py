@@ -10,7 +10,7 @@ import numpy as np
 
 from gpf.reports.statistics import mean_interval
 from gpf.runs.folder import RunError, read_config
-from gpf.viewer.curves import Points, group_of, label_of, read_curves
+from gpf.viewer.curves import Points, group_of, label_of, number, read_curves
 from gpf.viewer.tail import Tail
 
 MOST_RUNS = 64
@@ -45,7 +45,7 @@ def compare(folders: Mapping[str, Path]) -> dict[str, Any]:
     return {
         "unit": next(iter(units), "step"),
         "variants": [
-            {"label": label, "runs": names, "seeds": [settings[name].get("seed") for name in names]}
+            {"label": label, "runs": names, "seeds": [number(settings[name].get("seed")) for name in names]}
             for label, names in variants.items()
         ],
         "curves": _bands(variants, points),

@@ -11,7 +11,7 @@ from typing import Any
 from starlette.concurrency import run_in_threadpool
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from gpf.viewer.curves import UNITS, points_of
+from gpf.viewer.curves import UNITS, curves, points_of
 from gpf.viewer.networks import moments
 from gpf.viewer.runs import LOGS, event_row, key_numbers, state
 from gpf.viewer.tail import RestartedError, Tail
@@ -56,14 +56,14 @@ class Follower:
             messages.append(
                 {
                     "type": "lines",
-                    "points": points_of(metrics, self.unit),
+                    "curves": curves(points_of(metrics, self.unit)),
                     "events": [event_row(n, line, self.unit) for n, line in enumerate(events)],
                     "numbers": key_numbers(metrics[-1]) if metrics else {},
                     "moments": moments(self.folder) if events else None,
                     "cursor": {log: tail.mark for log, tail in self.tails.items()},
                 }
             )
-        now = state(self.folder, (self.folder / "result.json").exists())
+        now = state(self.folder)
         if now["state"] != self._state["state"]:
             if now["state"] == "finished":
                 return [RESET]

@@ -125,7 +125,7 @@ def _of_snapshot(folder: Path, moment: str) -> _Held:
         what = "just before the event" if event is None else f"just after the event ({event['kind']})"
         frozen = None if event is None else [int(place) for place in event["after"]["frozen"]]
         grown = [int(place) for place in event["layers"]] if event and event["kind"] == "grown" else []
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise RunError(f"spectra/{path.name} is damaged ({type(error).__name__}: {error})") from None
     blocks = _blocks(tensors, stack)
     new = tuple(_under(stack, blocks[place]) for place in grown if place < len(blocks))

@@ -52,7 +52,7 @@ def describe(folder: Path) -> dict[str, Any]:
         "kind": kind,
         "task": _text(config.get("task")),
         "seed": number(settings.get("seed")) if isinstance(settings, dict) else None,
-        **state(folder, result is not None),
+        **state(folder),
         "settings": _settings(config),
         "numbers": key_numbers(result or (metrics[-1] if metrics else {})),
         "unit": unit,
@@ -82,9 +82,9 @@ def other_row(folder: Path) -> dict[str, Any]:
     return {"written": written, "task": kind, "seed": None, "steps": 0, "score": None, "finished": True}
 
 
-def state(folder: Path, finished: bool) -> dict[str, Any]:
+def state(folder: Path) -> dict[str, Any]:
     """Whether a run is finished, running, failed or interrupted, and the sentence of a failure."""
-    if finished:
+    if (folder / "result.json").exists():
         return {"state": "finished", "failure": None}
     if is_running(folder):
         return {"state": "running", "failure": None}

@@ -116,7 +116,7 @@ export function chart(title, series, more = {}) {
   return { element: figure, redraw, close: drawn.close };
 }
 
-// Shows a chart for each title; `replace` closes those that were there.
+// Shows charts; `replace` closes those that were there.
 export function gallery() {
   let charts = [];
   const grid = element("div", { class: "gallery" });
@@ -126,6 +126,10 @@ export function gallery() {
       for (const one of charts) one.close();
       charts = made;
       grid.replaceChildren(...made.map((one) => one.element));
+    },
+    add(one) {
+      charts.push(one);
+      grid.append(one.element);
     },
     redraw: () => charts.forEach((one) => one.redraw()),
   };
@@ -240,7 +244,7 @@ function tableOf(series, unit) {
   const head = [unit ?? "x", ...series.map((one) => one.label)];
   const cell = (one, x) => {
     const n = nearest(one.x, x);
-    if (n === undefined) return "-";
+    if (n === undefined || x < one.x[0] || x > one.x.at(-1)) return "-";
     return one.low ? `${short(one.y[n])} (${short(one.low[n])} to ${short(one.high[n])})` : short(one.y[n]);
   };
   return element(

@@ -12,16 +12,22 @@ import { timeline } from "./timeline.js";
 const TITLES = { measures: "Learning", structure: "Depth and density", plasticity: "Plasticity", cost: "Cost" };
 const MINOR = ["round", "epoch", "low", "high", "flops"]; // numbers that are not shown at the top
 const MOST_ADDED = 3000; // points since the page was loaded; after more it loads the run again, thinned
+const PAUSE = 1000; // milliseconds between two loadings of a run, at least
+const SETTLED = 80; // milliseconds that a moment is looked at before its network is asked for
+const MOST_HELD = 40; // networks that are kept
 const REFRESH = 3000; // milliseconds between two drawings of a network that is learning
 
 // Shows a run in `root`; returns a function that closes it.
 export async function show(root, api, name) {
-  let [run, parts, stop, closed] = [null, null, () => {}, false];
+  let [run, parts, stop, closed, loadedAt] = [null, null, () => {}, false, 0];
   const status = element("p", { class: "status", role: "status" });
   const body = element("div", {});
   root.replaceChildren(element("h1", {}, name), status, body);
 
   async function load() {
+    await new Promise((done) => setTimeout(done, Math.max(0, loadedAt + PAUSE - Date.now())));
+    if (closed) return;
+    loadedAt = Date.now();
     const fresh = await api.get(runPath("/api/run", name));
     if (closed) return;
     run = Object.assign(fresh, { added: 0, end: () => Math.max(0, ...run.curves.map((one) => one.x.at(-1) ?? 0)) });
@@ -37,7 +43,9 @@ export async function show(root, api, name) {
     if (told.type === "gone" || "error" in told) {
       status.textContent = "";
       root.replaceChildren(element("h1", {}, name), problem(told.message ?? told.error), body);
-    } else if (told.type === "reset" || run.added > MOST_ADDED) {
+    } else if (told.type === "lines" && run.added <= MOST_ADDED && parts.add(told)) {
+      // it is drawn
+    } else if (["reset", "lines"].includes(told.type)) {
       stop();
       try {
         await load();
@@ -49,8 +57,7 @@ export async function show(root, api, name) {
       run.failure = told.failure;
       parts.said();
       announce(`The run is ${told.state} now.`);
-    } else if (told.type === "lines") parts.add(told);
-    else if (told.type === "checkpoint") parts.learned();
+    } else if (told.type === "checkpoint") parts.learned();
   }
 
   await load();
@@ -72,10 +79,12 @@ function page(body, api, name, run, at) {
   const held = new Map(); // answers about networks, by moment
   const line = timeline(run, moved);
   const learning = learningSection(run, () => xOf(run, line.position()));
-  let [asked, timer, drawnAt] = [0, null, 0];
+  let [asked, timer, settling, drawnAt] = [0, null, null, 0];
 
   function moved(position) {
-    drawNetwork(position);
+    clearTimeout(settling);
+    if (held.has(momentOf(run, position))) drawNetwork(position);
+    else settling = setTimeout(() => drawNetwork(position), SETTLED);
     learning.redraw();
   }
 
@@ -91,7 +100,10 @@ function page(body, api, name, run, at) {
       return;
     }
     try {
-      if (!held.has(moment)) held.set(moment, api.get(`${runPath("/api/network", name)}?moment=${moment}`));
+      if (!held.has(moment)) {
+        held.set(moment, api.get(`${runPath("/api/network", name)}?moment=${moment}`));
+        if (held.size > MOST_HELD) held.delete(held.keys().next().value);
+      }
       const network = await held.get(moment);
       if (mine !== asked) return;
       view.draw(shape, network);
@@ -135,14 +147,18 @@ function page(body, api, name, run, at) {
   return {
     said,
     position: () => (line.isNow() ? null : line.position()),
-    add(told) {
+    add(told) { // returns whether the page has room for all of it
       const wasNow = line.isNow();
-      for (const [key, [xs, ys]] of Object.entries(told.points)) {
-        const curve = run.curves.find((one) => one.key === key);
-        if (!curve) continue; // it is there when the run is loaded again
-        curve.x.push(...xs);
-        curve.y.push(...ys);
-        run.added += xs.length / run.curves.length;
+      for (const added of told.curves) {
+        const curve = run.curves.find((one) => one.key === added.key);
+        if (curve) {
+          curve.x.push(...added.x);
+          curve.y.push(...added.y);
+        } else {
+          run.curves.push(added);
+          if (!learning.add(added)) return false;
+        }
+        run.added += added.x.length / run.curves.length;
       }
       const next = run.events_left_out + run.events.length;
       run.events.push(...told.events.map((event) => ({ ...event, n: next + event.n })));
@@ -153,6 +169,7 @@ function page(body, api, name, run, at) {
       line.grown(wasNow);
       learning.redraw();
       if (told.events.length) announce(`New: ${told.events.map((event) => event.kind).join(", ")}.`);
+      return true;
     },
     learned() { // there is a newer checkpoint
       if (timer !== null) return;
@@ -168,6 +185,8 @@ function page(body, api, name, run, at) {
     },
     close() {
       clearTimeout(timer);
+      clearTimeout(settling);
+      asked++; // what still comes is not drawn
       for (const part of [line, view, learning]) part.close();
       spectra.replace([]);
     },
@@ -183,35 +202,54 @@ function section(title, ...content) {
 function learningSection(run, at) {
   const more = { unit: run.unit, events: run.events, regimes: run.visits, span: () => [0, run.end()], at };
   const of = (group) => run.curves.filter((one) => one.group === group);
+  const adders = new Map(); // by group, what draws one more curve
   const galleries = [];
   const sections = [];
   for (const group of ["measures", "structure", "plasticity", "cost"]) {
     if (!of(group).length) continue;
     const shown = gallery();
     galleries.push(shown);
-    if (group !== "plasticity") {
-      shown.replace(of(group).map((one) => chart(one.label, [one], { ...more, steps: group === "structure" })));
-      const thinned = of(group).some((one) => one.of > one.x.length)
-        ? element("p", { class: "soft" }, "Long curves are thinned: each stretch is shown by its least and its greatest value.") : null;
-      const events = run.events.length ? element("p", { class: "soft" }, "Triangles mark events.") : null;
-      sections.push(section(TITLES[group], group === "measures" ? events : null, thinned, shown.element));
+    if (group === "plasticity") {
+      const picked = plasticity(() => of(group), shown, more);
+      adders.set(group, picked.fill);
+      sections.push(section(TITLES[group], element("label", {}, "Measure ", picked.element), shown.element));
       continue;
     }
-    const measures = [...new Set(of(group).map((one) => one.key.slice(one.key.lastIndexOf(":") + 1)))];
-    const names = [...new Set(of(group).map((one) => one.label))];
-    const fill = () => shown.replace([chart(picked.value.replaceAll("_", " "), of(group)
-      .filter((one) => one.key.endsWith(`:${picked.value}`))
-      .map((one) => Object.assign(one, { colour: names.indexOf(one.label) })), more)]);
-    const picked = element("select", { onchange: fill }, ...measures.map((one) => element("option", { value: one }, one.replaceAll("_", " "))));
-    picked.value = measures.includes("effective_rank") ? "effective_rank" : measures[0];
-    fill();
-    sections.push(section(TITLES[group], element("label", {}, "Measure ", picked), shown.element));
+    const draw = (one) => chart(one.label, [one], { ...more, steps: group === "structure" });
+    shown.replace(of(group).map(draw));
+    adders.set(group, (one) => shown.add(draw(one)));
+    const thinned = of(group).some((one) => one.of > one.x.length)
+      ? element("p", { class: "soft" }, "Long curves are thinned: each stretch is shown by its least and its greatest value.") : null;
+    const events = run.events.length ? element("p", { class: "soft" }, "Triangles mark events.") : null;
+    sections.push(section(TITLES[group], group === "measures" ? events : null, thinned, shown.element));
   }
   return {
     sections,
+    add(curve) { // returns whether there is a place for it
+      adders.get(curve.group)?.(curve);
+      return adders.has(curve.group);
+    },
     redraw: () => galleries.forEach((one) => one.redraw()),
     close: () => galleries.forEach((one) => one.replace([])),
   };
+}
+
+// A choice of measures; of the one that is chosen, a chart with a curve for each layer.
+function plasticity(curves, shown, more) {
+  const measures = [...new Set(curves().map((one) => one.key.slice(one.key.lastIndexOf(":") + 1)))];
+  const picked = element("select", { onchange: fill },
+    ...measures.map((one) => element("option", { value: one }, one.replaceAll("_", " "))));
+  picked.value = measures.includes("effective_rank") ? "effective_rank" : measures[0];
+
+  function fill() {
+    const names = [...new Set(curves().map((one) => one.label))];
+    const chosen = curves().filter((one) => one.key.endsWith(`:${picked.value}`));
+    for (const one of chosen) one.colour = names.indexOf(one.label);
+    shown.replace([chart(picked.value.replaceAll("_", " "), chosen, more)]);
+  }
+
+  fill();
+  return { element: picked, fill };
 }
 
 function settings(run) {
