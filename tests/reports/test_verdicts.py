@@ -19,7 +19,7 @@ def test_one_test_counts_as_it_always_did():
     sentence, line = judged((HIGHER, SAME)).splitlines()
     assert line.startswith("better: +1.2")
     assert sentence.startswith("Paired permutation tests on this page: 1, corrected together")
-    assert "those with p up to 0.031 count" in sentence
+    assert "those with p up to 0.031 are significant" in sentence
     assert "must reach" not in sentence
 
 
@@ -31,7 +31,7 @@ def test_among_many_tests_of_six_seeds_most_must_reach_the_least_p():
         assert all(line.startswith("not significant") for line in lines[found:])
         assert "tests on this page: 8," in sentence
         assert "5 must reach it for any to count" in sentence
-        assert ("none counts" in sentence) == (found == 4)
+        assert ("none is significant" in sentence) == (found == 4)
 
 
 def test_every_test_that_is_shown_is_counted_once():
@@ -56,7 +56,7 @@ def test_too_few_seeds_have_no_verdict_and_no_test(seeds):
     assert Verdict.of_claim(True, seeds=seeds) == Verdict.of_bounds(-2.0, -1.0, seeds=seeds) == Verdict.TOO_FEW
     for said in ("confirmed", "refuted", "partly", "not shown"):
         assert Claim("p", "m", said).of(seeds).verdict == "too few seeds"
-    assert Claim("p", "m", Verdict.OF_THE_RULES).of(seeds).verdict == "a matter of the rules"
+    assert Claim("p", "m", Verdict.OF_THE_RULES).of(seeds).verdict == "follows from the rules"
     assert caution(seeds)
 
 
