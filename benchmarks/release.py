@@ -150,8 +150,8 @@ def main() -> None:
         print(environment.run("gpf", "evaluate", "zoo:reference", "--episodes", "200"))
         run_examples(environment)
     if not arguments.skip_tutorial:
-        options = ["--wheels", DIST, *(["--own-index"] if arguments.own_index else [])]
-        subprocess.run([sys.executable, ROOT / "benchmarks" / "tutorial.py", *options], check=True)
+        options = ["--wheels", str(DIST), *(["--own-index"] if arguments.own_index else [])]
+        subprocess.run([sys.executable, str(ROOT / "benchmarks" / "tutorial.py"), *options], check=True)
     print(f"gpf-networks {__version__} is ready in {DIST.relative_to(ROOT)}/")
 
 
