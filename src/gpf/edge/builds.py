@@ -84,12 +84,14 @@ class Library:
         )  # fmt: skip
 
     def replay(self, sensors: NDArray[np.float32], starts: Sequence[int] = (0,)) -> NDArray[np.int64]:
-        """The best actions for observations, shape (steps, 5), of episodes that begin at `starts`."""
+        """The actions for observations, shape (steps, 5), of episodes that begin at `starts`."""
         self.begin([0], Scenario())
         begins, actions = np.zeros(len(sensors), np.uint8), np.zeros(len(sensors), np.int64)
         begins[list(starts)] = 1
         rows = np.ascontiguousarray(sensors, np.float32)
-        self.code.gpf_replay(self._state(0), len(rows), address(rows), address(begins), address(actions))
+        self.code.gpf_replay(
+            self._state(0), len(rows), address(rows), address(begins), self.sampled, address(actions)
+        )  # fmt: skip
         return actions
 
     def _state(self, lane: int) -> ctypes.c_void_p:
