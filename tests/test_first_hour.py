@@ -88,7 +88,7 @@ MISTAKES = {
     ("train", "--threads", "1000"): "threads must be from 1 to",
     ("train", "--rules", "max_dept", "4"): "did you mean 'max_depth'?",
     ("train", "--scenario", "refrence"): "did you mean 'reference'?",
-    ("train", "plum"): "did you mean 'plume'? Accepted: plume, ",
+    ("train", "plum"): "did you mean 'plume'?",
     ("train", "--learner", "online", "--lanes", "4"): "--lanes is an option of",
     ("evaluate", "randm"): "did you mean 'random'? Accepted: random, ",
     ("evaluate", "random", "--set", "wind_sped=2"): "did you mean 'wind_speed'?",

@@ -92,7 +92,7 @@ class Compare:
     def _tasks(self) -> None:
         for name in self.what:
             if not is_task(name):
-                raise ValueError(f"{unknown('task', name, REGISTRY)}, or a .toml file of agents")
+                raise ValueError(f"{unknown('task', name, REGISTRY)} (or a .toml file of agents)")
         from gpf.studies.variants import compare_variants, variants_study, write_summary
 
         if self.episodes is not None:
