@@ -5,7 +5,7 @@
 Each seed trains a navigator with a straight vane, which takes about a minute if it is not in the folder already. Its C
 then flies in a world of held-out episodes, in float32, as on the device. Intervals are 95 % by Student's t over seeds.
 `--write` puts the table into docs/edge.md. Settings of the learning were chosen with `--first 900`. The arm that learns
-only while it fails was added after a table of seeds 0 to 9, and the last arm was changed after one of seeds 10 to 19, in
+only while it fails was added after a table of seeds 0 to 9. The last arm was changed after one of seeds 10 to 19, in
 which constant learning with 0.1 for a whiff reached 44.1 % [18.9 %, 69.4 %] in the last column. So the table has seeds
 from 20 on, after which nothing was changed.
 """

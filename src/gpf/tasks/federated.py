@@ -98,7 +98,9 @@ class FederatedTraining:
     stack: ClassVar[str] = "layers"
 
     def __init__(self, run: Run, config: Config, threads: int | None = None) -> None:
-        self.run, self.config, self.plan = run, config, config.plan
+        self.run: Run = run
+        self.config: Config = config
+        self.plan: Plan = config.plan
         if config.method == "central":
             every = [client_world(n) for n in range(CLIENTS)]
             self.clients: list[Client] = [Client(self.plan, 0, every, threads or 1)]

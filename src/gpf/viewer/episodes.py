@@ -66,7 +66,7 @@ class Flight:
         """Begin the episode."""
         if not 0 <= self.seed < BLOCK:
             raise ValueError(f"seed must be from 0 to {BLOCK - 1}, got {self.seed}")
-        self.world = World(1, self.scenario, 1)
+        self.world: World = World(1, self.scenario, 1)
         self.world.seed([HELD_OUT + self.seed])
         self.world.begin()
         self.policy.begin([HELD_OUT + self.seed], self.scenario)

@@ -33,10 +33,10 @@ class Follower:
 
     def __init__(self, folder: Path, query: Mapping[str, str]) -> None:
         self.folder = folder
-        self.unit = query.get("unit", UNITS[0])
+        self.unit: str = query.get("unit", UNITS[0])
         if self.unit not in UNITS:
             raise ValueError(f"unit must be one of {', '.join(UNITS)}, got {self.unit[:40]!r}")
-        self.tails = {log: Tail(folder / f"{log}.jsonl", query.get(log, "0-0")) for log in LOGS}
+        self.tails: dict[str, Tail] = {log: Tail(folder / f"{log}.jsonl", query.get(log, "0-0")) for log in LOGS}
         self._state: dict[str, Any] = {"state": query.get("state")}
         self._saved: object = None
 

@@ -23,7 +23,7 @@ class Tail:
         if not (file.isdecimal() and offset.isdecimal() and len(mark) <= 40):
             raise ValueError(f"mark must be a position in a log such as 0-0, got {mark[:40]!r}")
         self.path = path
-        self.broken = 0
+        self.broken: int = 0
         self._file, self._offset = int(file), int(offset)
 
     @property
