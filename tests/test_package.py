@@ -74,7 +74,7 @@ def test_every_extra_has_a_user():
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     documents = [*(ROOT / "docs").glob("*.md"), *(ROOT / "src").rglob("*.py")]
     sources = "\n".join(path.read_text() for path in documents)
-    for name in extras.keys() - {"dev", "docs", "release", "view"}:  # of view, `gpf view`
+    for name in extras.keys() - {"dev", "docs", "release"}:
         assert f"gpf-networks[{name}]" in sources or f"extra {name}" in sources, name
     makefile = (ROOT / "Makefile").read_text()
     assert "docs_site.py" in makefile  # docs

@@ -27,7 +27,7 @@ from gpf.runs.folder import replace_text
 HEADER, SOURCE = "gpf_learner.h", "gpf_learner.c"
 ROUNDING = 3e-4
 """Of the threshold of belief, as in `gpf.network.pruning`."""
-ON_DEVICE = {
+ON_DEVICE: dict[str, Any] = {
     "grow_by": 1, "grow_at": (), "grow_slope": None, "grow_place": "end", "grow_init": "identity", "grow_trial": None,
     "activation_threshold": None, "prune_to": None, "granularity": "weight", "remove_units": False,
 }  # fmt: skip

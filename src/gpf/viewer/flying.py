@@ -33,7 +33,7 @@ SEARCHED, AT_A_TIME = 256, 32
 """Episodes that are tried for the next failure, and how many of them side by side."""
 OWN_WORLD = "own"
 """The world that a navigator was trained in."""
-FIRST_CHOICE = {"world": "turbulent", "policy": {"kind": "zoo", "name": "zoo:turbulent"}, "seed": 0}
+FIRST_CHOICE: dict[str, Any] = {"world": "turbulent", "policy": {"kind": "zoo", "name": "zoo:turbulent"}, "seed": 0}
 
 
 def choices(folders: Folders) -> dict[str, Any]:
