@@ -4,6 +4,7 @@
 
 Checks every internal link and anchor, that no page loads anything from elsewhere (fonts, scripts, styles, pictures),
 and that the API reference has every name that `__all__` exports. Sites go to dist/site (Zensical) and dist/site-mkdocs.
+Episodes that pages embed are recorded first, into docs/episodes, where they are missing.
 """
 
 import argparse
@@ -25,6 +26,10 @@ LOADS = {"script": "src", "img": "src", "iframe": "src", "source": "src", "video
 """Tags that load what one of their attributes names; `link` depends on its `rel`."""
 LOADING_LINKS = {"stylesheet", "icon", "preload", "preconnect", "dns-prefetch", "prefetch", "modulepreload"}
 REMOTE = re.compile(r"^(https?:)?//")
+
+
+EPISODES = {"office": ("--policy", "zoo:turbulent", "--scenario", "office", "--seed", "2")}
+"""Embedded episodes: names of files in docs/episodes, and options of `gpf view --record`."""
 
 
 class Page(HTMLParser):
@@ -89,6 +94,14 @@ def unlisted(site: Path) -> Iterator[str]:
                 yield f"api/{package}.html lacks gpf.{package}.{name}"
 
 
+def record(folder: Path) -> None:
+    """Record the episodes that are missing."""
+    folder.mkdir(exist_ok=True)
+    for name, options in EPISODES.items():
+        if not (file := folder / f"{name}.html").exists():
+            subprocess.run([sys.executable, "-m", "gpf", "view", "--record", str(file), *options], check=True)
+
+
 def build(out: Path) -> dict[str, Path]:
     """Build the site with both programs, strictly; returns where it is, by program."""
     sites = {"zensical": out / "site", "mkdocs": out / "site-mkdocs"}
@@ -111,6 +124,7 @@ def main() -> None:
     """Build, check, and fail if anything is wrong."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.parse_args()
+    record(ROOT / "docs" / "episodes")
     wrong = []
     for program, site in build(ROOT / "dist").items():
         found = [*problems(site), *unlisted(site)]
