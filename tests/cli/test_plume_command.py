@@ -23,7 +23,7 @@ def test_the_page_has_statistics_checks_and_a_figure(tmp_path, gpf):
     for words in ("intermittency", "blank PDF slope", "peak-to-mean ratio", "0.1 to 0.7", "failed", "12.0 m"):
         assert words in printed
     assert "2 seeds of 60 s" in printed
-    assert "The checks are meant for 5 seeds of 1,800 s" in printed
+    assert "The checks are designed for 5 seeds of 1,800 s" in printed
     folder = tmp_path / "runs" / "plume"
     assert sorted(path.name for path in folder.iterdir()) == ["plume-paper.json", "plume-paper.md", "plume-paper.png"]
     with Image.open(folder / "plume-paper.png") as image:

@@ -121,10 +121,10 @@ def test_the_page_says_what_the_scores_say(scores, tmp_path):
     d = paired_difference(column(made_up, "GPF", "last"), column(made_up, "canonical", "last"))
     assert f"{100 * d.mean:+.1f} [{100 * d.low:+.1f}, {100 * d.high:+.1f}]" in text
     for title in (
-        "beside ours",
+        "paper's table and ours",
         "Held out",
         "Verdicts",
-        "with masks that hold",
+        "with permanent masks",
         "50 s",
         "Deeper or wider",
     ):

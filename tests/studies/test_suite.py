@@ -206,7 +206,7 @@ def test_the_page_is_a_function_of_its_numbers(small):
     assert page_of(numbers, "suite") == text
     assert numbers["version"] == version() in text
     assert len(numbers["results"]) == 8
-    for words in ("mean rank", "SPL", "## Arrival time", "all seeds", "nobody has learned anything", "Ranks reverse"):
+    for words in ("mean rank", "SPL", "## Arrival time", "all seeds", "no agent is trained", "Ranks reverse"):
         assert words in text
     scores = [r["success"] for r in numbers["results"] if (r["agent"], r["world"]) == ("gpf", "reference")]
     assert f"{over_seeds(scores)[0]:.1%}" in text

@@ -108,7 +108,7 @@ def test_a_round_is_a_hundred_steps_unless_told_otherwise():
         (("world", "plan", "run", "--follow", "the wind"), "follow .*repeat, cast-and-surge.*'the wind'"),
         (("world", "plan", "run", "--horizon", "8"), "horizon.*8.*7|horizon.*7.*8"),
         (("world", "plan", "run", "--beside", "none.json"), "beside .*none.json"),
-        (("world", "plan", "run", "--beside", str(NAVIGATORS)), "beside .*nobody was there"),
+        (("world", "plan", "run", "--beside", str(NAVIGATORS)), "beside .*has no agent in it"),
         (("world", "plan", "run", "--seed", "-1"), "seed .*0 to .*-1"),
         (("world", "dream", "run", "--epochs", "0"), "epochs .*1.*0"),
         (("world", "data", "--steps", "0"), "steps.*0"),

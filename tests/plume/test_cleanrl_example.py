@@ -35,5 +35,5 @@ def test_the_example_of_ppo_runs_and_says_how_it_goes(example, capsys):
 def test_the_example_of_ppo_learns_to_find_the_source(example):
     args = example.Args(total_steps=250_000)
     agent = example.train(args)
-    assert example.success_rate(args, lambda seen: agent.policy(seen).sample()) > 0.7
+    assert example.success_rate(args, lambda seen: agent.policy(seen).sample()) > 0.5
     assert example.success_rate(args, walking_at_random) < 0.1
