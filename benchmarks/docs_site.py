@@ -80,7 +80,8 @@ def problems(site: Path) -> Iterator[str]:
 
 
 def _has(page: Page, fragment: str) -> bool:
-    return fragment.startswith("__") or unquote(fragment) in page.anchors  # __tabbed and the like are made by scripts
+    made_by_scripts = fragment.startswith(("__", "/"))  # __tabbed and the like; routes of a recorded episode
+    return made_by_scripts or unquote(fragment) in page.anchors
 
 
 def unlisted(site: Path) -> Iterator[str]:
