@@ -56,7 +56,7 @@ print(f"validation loss {validation_loss:.3f}, {net.count_parameters():,} parame
 # %% [markdown]
 # ## Save and load
 #
-# A checkpoint is a folder of tensors with a manifest, without pickle. Training goes on from it bit for bit.
+# A checkpoint is a folder of tensors with a manifest, without pickle. Training resumes from it, bit for bit.
 
 # %%
 folder = tempfile.mkdtemp()

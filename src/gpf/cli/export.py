@@ -16,7 +16,7 @@ class Export:
     """Export a trained navigator for a robot: sensor units in, action out. docs/edge.md says how to call it.
 
     Pruned weights and cut-off units are left out. onnx is one file; c is one header and one source file of C99;
-    table is the best action for each of the 392 observations of the paper's kind. c with --learn goes on learning.
+    table is the best action for each of the 392 observations of the paper's kind. c with --learn keeps learning.
     """
 
     run: Positional[Path]
@@ -34,7 +34,7 @@ class Export:
     episodes: int = 20
     """Episodes that the navigator flies to calibrate int8, for the self-test and to verify ONNX."""
     learn: bool = False
-    """Export a navigator that goes on learning on the robot, in C; for the value learners online and parallel."""
+    """Export a navigator that keeps learning on the robot, in C; for the value learners online and parallel."""
     max_depth: int | None = None
     """Hidden layers for which --learn makes room. Default: max_depth of the run's rules."""
     json: bool = False

@@ -43,7 +43,7 @@ def export(
         numbers: Of the weights and activations in C.
         sequential: A function for each layer in C, rather than one for all; in ONNX, no `Scan`.
         episodes: Flown for the self-test or to verify ONNX, and to calibrate int8.
-        learn: Export a navigator that goes on learning on the robot, in C.
+        learn: Export a navigator that keeps learning on the robot, in C.
         max_depth: Hidden layers that it may have then; None for as its run's rules say.
     """
     choose("to", to, get_args(Target))
@@ -83,7 +83,7 @@ def export(
 
 
 def _export_learner(folder: Path, learning: Learning, max_depth: int | None) -> str:
-    """Write the C of a navigator that goes on learning; returns what it takes."""
+    """Write the C of a navigator that keeps learning; returns what it takes."""
     if max_depth is not None:
         if max_depth < len(learning.layers) - 1:
             raise ValueError(f"max_depth must be at least the depth now, {len(learning.layers) - 1}, got {max_depth}")

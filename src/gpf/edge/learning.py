@@ -1,4 +1,4 @@
-"""A navigator that goes on learning on the robot, as C99: one header and one source file, static memory.
+"""A navigator that keeps learning on the robot, as C99: one header and one source file, static memory.
 
 The rule is that of `gpf.navigation.online`: Expected SARSA (or Q-learning) with Adam, one update for each step. The
 network grows, is pruned and freezes as in `gpf.network`, up to a depth for which there is room.

@@ -1,4 +1,4 @@
-/* A navigator that gpf exported and that goes on learning; gpf_learner.h says how to call it.
+/* A navigator that gpf exported and that keeps learning; gpf_learner.h says how to call it.
 
    Expected SARSA with Adam, one update for each step, and the rules of growing, pruning and freezing of gpf.network.
    Of libm it needs $libm. Numbers that exist once in an update are double; all that

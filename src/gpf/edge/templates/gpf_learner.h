@@ -1,4 +1,4 @@
-/* A navigator that gpf exported and that goes on learning: sensor readings and rewards in, actions out.
+/* A navigator that gpf exported and that keeps learning: sensor readings and rewards in, actions out.
 
    Call gpf_learner_begin() once, and gpf_restore() after it to go on from what was saved. In every episode call
    gpf_start() with the first readings, then gpf_step() once in every control period with the reward of the last
