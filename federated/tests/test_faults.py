@@ -65,7 +65,7 @@ def test_clients_that_are_late_or_leave_and_a_server_that_is_killed_do_not_stop_
     config = {**TINY, "rounds": 4, "timeout": 60.0}
     rounds = tmp_path / "federation" / "server"
     with Loopback(tmp_path, faulty_app) as federation:
-        for index, fault in enumerate(["", "late", ""]):
+        for index, fault in enumerate(["", "late", "late"]):  # so that the third is killed before it answers
             federation.start_node(index, fault=fault)
         federation.start_run(clients=3, **config)
         wait("the first round", lambda: (rounds / "round-00001.gpf").exists(), 200)

@@ -50,7 +50,9 @@ class MergeStrategy(Strategy):
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Merge the answers that can be taken, log what happened to the others, and save the round."""
         answers: dict[int, bytes | str] = dict.fromkeys(self.asked, f"no answer within {self.timeout:g} seconds")
-        answers |= {message.metadata.src_node_id: read(message) for message in replies}
+        for message in replies:  # for a node that is gone the SuperLink answers, as a node that was not asked
+            if (node := message.metadata.src_node_id) in answers:
+                answers[node] = read(message)
         report = self.server.finish_round((f"node {node}", data) for node, data in answers.items())
         self.server.save(self.folder)
         log.info("%s", report)
