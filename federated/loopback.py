@@ -129,6 +129,7 @@ class Loopback:
         return {
             **os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", "FLWR_HOME": str(self.folder / "flower"),
             "FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "OMP_NUM_THREADS": "1",
+            "RAY_ADDRESS": "local",  # not another Ray cluster of this machine
             "NUMBA_NUM_THREADS": "1", "RAY_USAGE_STATS_ENABLED": "0",
         }  # fmt: skip
 

@@ -6,7 +6,7 @@ import time
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from made_runs import EVENTS, ROUNDS, STEPS, MadeRun, save_transformer
@@ -93,6 +93,7 @@ lines = st.lists(st.dictionaries(st.sampled_from(WORDS), anything, max_size=8), 
 @given(
     config=st.dictionaries(st.sampled_from(["task", "config", "rules", "world"]), anything), metrics=lines, events=lines
 )
+@example(config={}, metrics=[{"visits": [{"step": 0}]}], events=[])  # a visit without episodes
 def test_no_folder_breaks_a_description_or_a_comparison(tmp_path_factory, config, metrics, events):
     folder = tmp_path_factory.mktemp("any")
     (folder / "config.json").write_text(json.dumps(config))

@@ -69,7 +69,7 @@ def read_curves(lines: Sequence[Mapping[str, Any]]) -> tuple[str, dict[str, Poin
     if unit != "step":
         return unit, points, []  # visits are counted in steps
     within = [visit.pop("bins") for visit in visits]
-    if within:
+    if any(xs for xs, _ in within):
         points["visits.success"] = [x for xs, _ in within for x in xs], [y for _, ys in within for y in ys]
     return unit, points, visits
 
